@@ -53,11 +53,11 @@ def show_usage(
             "held": _hours(one["sums"]["gpu_seconds"]),
             "before": _hours(one["before"]["gpu_seconds"]),
             "lost": _hours(one["sums"]["gpu_seconds_lost"]),
-            **{name: one["sums"][name] for name in ("started", "failed", "preempted")},
+            **{name: one["sums"][name] for name in ("admitted", "failed", "preempted")},
         }
         for one in lines
     ]
-    table(("name", "held", "before", "lost", "started", "failed", "preempted"), rows)
+    table(("name", "held", "before", "lost", "admitted", "failed", "preempted"), rows)
 
 
 def current(row: dict[str, Any]) -> dict[str, Any]:

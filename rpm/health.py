@@ -17,9 +17,11 @@ from django.utils import timezone
 from apps.accounts.selectors import is_admin
 from apps.allocation.explanation import SUSPENDED
 from apps.allocation.models import PassState
+from apps.core import clock
 from apps.nodes.models import Installation, Node, NodeState
 from apps.nodes.selectors import capacity_by_pool, nodes_unsettled, serving_processes
 from apps.policies.models import LiveState, Pool
+from apps.usage.selectors.bookings import BOOKED_WITHIN, unbooked_ends
 from rpm.apps import unknown_migration
 from rpm.env import is_open
 from rpm.static_files import STYLES, static_problem
@@ -223,6 +225,18 @@ def check_nodes() -> HealthFinding:
     return HealthFinding("nodes", is_fine=True, words=words)
 
 
+def check_usage() -> HealthFinding:
+    """Booking that stopped keeps every ended task in the database."""
+    late = unbooked_ends(clock.now() - BOOKED_WITHIN)
+    if late:
+        words = f"the sums of usage lack {late} attempts that have ended"
+        fix = (
+            "Check that beat and a worker run; see their logs. No ended task is removed until then."
+        )
+        return HealthFinding("usage", is_fine=False, words=words, fix=fix)
+    return HealthFinding("usage", is_fine=True, words="every attempt that has ended is booked")
+
+
 def check_pools() -> HealthFinding:
     pools_with_nodes = Node.objects.filter(removed_at__isnull=True, pool__isnull=False).values(
         "pool_id"
@@ -264,4 +278,5 @@ OTHERS: dict[str, Callable[[], HealthFinding]] = {
     "switch": check_switch,
     "nodes": check_nodes,
     "pools": check_pools,
+    "usage": check_usage,
 }

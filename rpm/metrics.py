@@ -28,6 +28,7 @@ from apps.nodes.selectors import capacity_by_pool, serving_processes
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.selectors.attempt_sums import LiveAttemptSum, launches_since, live_attempt_sums
+from apps.usage.selectors.bookings import BOOKED_WITHIN, unbooked_ends
 from apps.usage.selectors.current_usage import GPU, amounts_of, reservations_of
 from apps.usage.selectors.waiting_tasks import waiting_by_queue
 
@@ -125,7 +126,7 @@ def _passes(now: datetime) -> Iterator[Metric]:
         "rpm_pass_duration_seconds", "Of the last pass.", value=state.last_duration_ms / 1000
     )
     yield _gauge(
-        "rpm_pass_decisions",
+        "rpm_pass_decisions_last_hour",
         "Tasks that passes of the last hour placed, preempted, moved, or skipped for a change.",
         ["decision"],
         (((name,), count) for name, count in decisions_since(now - RECENT).items()),
@@ -140,7 +141,7 @@ def _queues(now: datetime) -> Iterator[Metric]:
     yield _gauge("rpm_queue_waiting_tasks", "Tasks that wait.", ["queue"], counts)
     yield _gauge(
         "rpm_queue_oldest_wait_seconds",
-        "How long the first of them has waited; 0 where none waits.",
+        "The longest wait among them; 0 where none waits.",
         ["queue"],
         oldest,
         merge=max,
@@ -223,10 +224,15 @@ def _launches(now: datetime, live: Iterable[LiveAttemptSum]) -> Iterator[Metric]
     launches = launches_since(now - RECENT)
     results = {"failed": launches.failed, "started": launches.started, "waiting": launches.waiting}
     yield _gauge(
-        "rpm_launches",
+        "rpm_launches_last_hour",
         "Attempts admitted in the last hour, by the result of their launch.",
         ["result"],
         (((result,), count) for result, count in results.items()),
+    )
+    yield GaugeMetricFamily(
+        "rpm_usage_unbooked_attempts",
+        "Attempts that ended over ten minutes ago, which the sums of usage do not contain yet.",
+        value=unbooked_ends(now - BOOKED_WITHIN),
     )
     for name, seconds in (("mean", launches.mean_s), ("max", launches.longest_s)):
         yield GaugeMetricFamily(

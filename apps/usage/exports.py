@@ -8,11 +8,13 @@ from apps.core.spreadsheets import csv_line
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.selectors.report import PER_GPU_S, UsageReport
 
+COUNTED = ("admitted", "ended", "completed", "failed", "preempted")
+# Time of attempts from before tiers were recorded has none.
+TIERS = (*AttemptTier.values, "")
 HEAD = (
-    *("since", "until", "by", "id", "name", "parent"),
-    *("gpu_seconds", *(f"gpu_seconds_{tier}" for tier in AttemptTier.values), "gpu_seconds_lost"),
-    *("started", "ended", "completed", "failed", "preempted", "waited_seconds"),
-    "gpu_seconds_before",
+    *("since", "until", "by", "id", "name", "parent_id", "gpu_seconds"),
+    *(f"gpu_seconds_{tier or 'tier_not_recorded'}" for tier in TIERS),
+    *("gpu_seconds_lost", *COUNTED, "waited_seconds", "gpu_seconds_before"),
 )
 
 
@@ -21,18 +23,14 @@ def usage_csv(report: UsageReport) -> Iterator[str]:
     yield csv_line(HEAD)
     for line in report.lines:
         sums = line.sums
+        tiers = [gpu_s(sums.tiers[tier]) for tier in TIERS]
         yield csv_line(
             (
                 *(report.period.first, report.period.last, report.by.value),
-                *(line.key or "", line.label, line.parent or ""),
-                *(
-                    gpu_s(one)
-                    for one in (sums["held"], *(sums.tiers[t] for t in AttemptTier.values))
-                ),
-                gpu_s(sums["lost"]),
-                *(sums[one] for one in ("started", "ended", "completed", "failed", "preempted")),
-                sums["waited_ms"] / 1000,
-                gpu_s(line.before["held"]),
+                *(line.key or "", line.label, line.parent or "", gpu_s(sums["held"])),
+                *(tiers if report.by.has_pools else [""] * len(tiers)),
+                *(gpu_s(sums["lost"]), *(sums[one] for one in COUNTED)),
+                *(sums["waited_ms"] / 1000, gpu_s(line.before["held"])),
             )
         )
 

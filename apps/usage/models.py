@@ -24,14 +24,15 @@ class Measures(models.Model):
 
     `held` and `lost` are millionths of a GPU second: thousandths of GPU times milliseconds. `lost`
     is what attempts that were preempted or lost held since they last saved their state, booked when
-    they ended. `started` counts placements; `waited_ms` is what those tasks had waited for them.
-    `ended` counts every end; those that were aborted or lost are in none of the three after it.
+    they ended. `admitted` counts admissions; `waited_ms` is what those tasks had waited for them.
+    `ended` counts every end; those that were aborted or lost are in none of `completed`, `failed`
+    and `preempted`.
     """
 
     at = models.DateTimeField()
     held = models.BigIntegerField(default=0)
     lost = models.BigIntegerField(default=0)
-    started = models.BigIntegerField(default=0)
+    admitted = models.BigIntegerField(default=0)
     ended = models.BigIntegerField(default=0)
     completed = models.BigIntegerField(default=0)
     failed = models.BigIntegerField(default=0)

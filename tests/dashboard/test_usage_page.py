@@ -32,7 +32,7 @@ def used(example: Example) -> None:
         (example.research, AttemptTier.RESERVED, 6),
     ):
         PolicyDay.objects.create(
-            at=at, policy=policy, pool=example.h100, tier=tier, held=hours * PER_GPU_H, started=1
+            at=at, policy=policy, pool=example.h100, tier=tier, held=hours * PER_GPU_H, admitted=1
         )
 
 
@@ -71,7 +71,7 @@ def test_all_but_the_largest_lines_are_one_in_the_chart(example: Example, root: 
     report = usage_report(root, UsagePeriod.last_days(3), UsageGroup.POLICY)
 
     series = chart_of(report).series
-    assert (len(series), series[-1]) == (6, ("All others", "wait"))
+    assert (len(series), series[-1]) == (6, ("Smaller lines", "wait"))
     assert len(report.lines) == 10
 
 
@@ -95,6 +95,14 @@ def test_a_wrong_address_shows_the_usual_report(
 
     for path in ("/usage/", "/usage/csv/"):
         assert client.get(f"{path}?{query}").status_code == 200
+
+
+@pytest.mark.usefixtures("used")
+def test_days_that_cannot_be_shown_stay_in_the_form(alice: User, client_for: ClientFor) -> None:
+    page = client_for(alice).get("/usage/?since=2020-01-01&until=2026-01-01")
+
+    assert "a report covers at most 366 days" in text(page)
+    assert 'value="2020-01-01"' in page.content.decode()
 
 
 @pytest.mark.usefixtures("used")
@@ -126,7 +134,9 @@ def test_the_number_of_queries_does_not_grow(
 
 
 def test_without_usage_the_page_says_so(alice: User, client_for: ClientFor) -> None:
-    assert "Nothing was held in this time" in text(client_for(alice).get("/usage/"))
+    assert "No task of a policy that you see held GPUs in this time" in text(
+        client_for(alice).get("/usage/")
+    )
 
 
 def test_figures_are_short() -> None:

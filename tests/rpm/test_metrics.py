@@ -107,11 +107,11 @@ def test_the_worked_example_has_its_numbers(example: Example, busy: list[Task]) 
         ("rpm_node_servers", ""): 1,
         ("rpm_attempts", "running"): 2,
         ("rpm_attempts", "allocated"): 1,
-        ("rpm_launches", "started"): 2,
-        ("rpm_launches", "failed"): 1,
-        ("rpm_launches", "waiting"): 1,
-        ("rpm_pass_decisions", "placed"): 4,
-        ("rpm_pass_decisions", "preempted"): 0,
+        ("rpm_launches_last_hour", "started"): 2,
+        ("rpm_launches_last_hour", "failed"): 1,
+        ("rpm_launches_last_hour", "waiting"): 1,
+        ("rpm_pass_decisions_last_hour", "placed"): 4,
+        ("rpm_pass_decisions_last_hour", "preempted"): 0,
     }
     assert {key: found.get(key) for key in want} == want
     assert found["rpm_queue_oldest_wait_seconds", example.dev_queue.name] == pytest.approx(7200, 10)

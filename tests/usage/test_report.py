@@ -13,6 +13,7 @@ from apps.core import clock
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.lifecycle.states import AttemptState, AttemptTier
 from apps.tasks.models import Attempt
+from apps.usage.models import PolicyDay
 from apps.usage.services.sums import usage_book
 from tests.allocation.state import enqueue
 from tests.people import Example
@@ -87,7 +88,7 @@ def test_the_total_betrays_nothing_of_other_policies(api_as: Api, charlie: User)
 
 @pytest.mark.usefixtures("used")
 def test_other_users_of_a_policy_are_one_line(api_as: Api, alice: User, root: User) -> None:
-    assert lines(api_as(alice), by="owner") == {"alice": 6 * HOUR_S, "Others": 4 * HOUR_S}
+    assert lines(api_as(alice), by="owner") == {"alice": 6 * HOUR_S, "Other users": 4 * HOUR_S}
     everyone = {"alice": 6 * HOUR_S, "bob": 4 * HOUR_S, "charlie": 2 * HOUR_S}
     assert lines(api_as(root), by="owner") == everyone
 
@@ -116,7 +117,7 @@ def test_the_line_of_a_policy_contains_those_below_it(
 
     found = [(one["name"], one["sums"]["gpu_seconds"]) for one in report["lines"]]
     assert found == [("Dev", 12 * HOUR_S), ("Research", 2 * HOUR_S)]
-    assert report["lines"][1]["parent_id"] == example.dev.pk
+    assert report["lines"][1]["parent_id"] == report["lines"][0]["id"]
     assert report["total"]["gpu_seconds"] == 12 * HOUR_S
 
 
@@ -203,3 +204,23 @@ def test_a_pool_that_the_user_does_not_see_does_not_exist(
 
     assert api_as(charlie).get("/api/v1/usage/", {"pool": "Hidden"}).status_code == 400
     assert api_as(root).get("/api/v1/usage/", {"pool": "Hidden"}).status_code == 200
+
+
+@pytest.mark.usefixtures("used")
+def test_time_without_a_tier_is_a_line_of_its_own(
+    api_as: Api, example: Example, root: User
+) -> None:
+    PolicyDay.objects.filter(tier=AttemptTier.OVER_QUOTA).update(tier="")
+    report = api_as(root).get("/api/v1/usage/", {"by": "tier"}).json()
+
+    assert {one["name"] for one in report["lines"]} == {"Reserved", "Not recorded"}
+    rows = csv.DictReader(StringIO(api_as(root).get("/api/v1/usage/csv/").content.decode()))
+    assert next(rows)["gpu_seconds_tier_not_recorded"] == str(4.0 * HOUR_S)
+
+
+@pytest.mark.usefixtures("used")
+def test_the_file_has_no_tiers_by_owner(api_as: Api, root: User) -> None:
+    answer = api_as(root).get("/api/v1/usage/csv/", {"by": "owner"})
+
+    rows = list(csv.DictReader(StringIO(answer.content.decode())))
+    assert {row["gpu_seconds_over_quota"] for row in rows} == {""}

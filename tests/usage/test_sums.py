@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from apps.accounts.models import User
 from apps.tasks.lifecycle.states import AttemptState, AttemptTier
 from apps.tasks.models import Attempt, Task
-from apps.tasks.services.attempts.tiers import tiers_change
+from apps.tasks.services.attempts.tiers import attempt_tiers_set
 from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay
 from apps.usage.services.sums import usage_book
 from tests.allocation.state import enqueue
@@ -116,13 +116,13 @@ def step(world: World, kind: str, task: int, tier: AttemptTier, passed: int, ago
     elif kind == "start" and life is None:
         world.start(task, 250 * (ago % 9 + 1), tier)
     elif kind == "tier" and life is not None:
-        tiers_change({world.tasks[task].pk: tier}, at=world.at(world.now))
+        attempt_tiers_set({world.tasks[task].pk: tier}, at=world.at(world.now))
         life.tiers.append((world.now, tier))
     elif kind.endswith("end") and life is not None:
         world.end(life, ago if kind == "late end" else 0)
 
 
-def test_an_end_that_arrives_late_takes_back_what_was_booked(example: Example, alice: User) -> None:
+def test_an_end_that_arrives_late_cancels_what_was_booked(example: Example, alice: User) -> None:
     world = World(example, enqueue(alice, example.dev_queue, 1, is_preemptible=True))
     world.start(0, 1000, AttemptTier.RESERVED)
     world.now = 5 * 3_600_000
@@ -133,7 +133,7 @@ def test_an_end_that_arrives_late_takes_back_what_was_booked(example: Example, a
     usage_book(now=world.at(world.now))
 
     assert sum(sums(PolicyHour, "policy").values()) == 3_600_000_000
-    assert PolicyHour.objects.filter(held=0, ended=0, started=0).count() == 3
+    assert PolicyHour.objects.filter(held=0, ended=0, admitted=0).count() == 3
 
 
 @contextmanager
@@ -172,6 +172,6 @@ def test_sums_equal_what_was_held(example: Example, alice: User, seed: int) -> N
         assert sums(QueueDay, "at", "policy") == by_policy
         assert sums(OwnerDay, "at", "policy") == by_policy
         for table in (PolicyHour, PolicyDay, QueueDay, OwnerDay):
-            counted = table.objects.aggregate(Sum("started"), Sum("ended"))
+            counted = table.objects.aggregate(Sum("admitted"), Sum("ended"))
             assert {one or 0 for one in counted.values()} == {len(world.lives)}
         assert not PolicyHour.objects.filter(held__lt=0).exists()

@@ -10,7 +10,7 @@ from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models import Attempt, PastTier
 from apps.usage.models import PolicyDay
 from apps.usage.services.sums import usage_book
-from apps.usage.services.tiers import tiers_update
+from apps.usage.services.tiers import tiers_refresh
 from tests.allocation.state import begin, end, enqueue, latest, make_node
 from tests.people import Example
 
@@ -26,13 +26,13 @@ def test_a_smaller_reservation_makes_running_work_over_quota(
     attempt = latest(task)
     assert attempt.tier == AttemptTier.RESERVED
     begin(attempt)
-    assert tiers_update() == 0
+    assert tiers_refresh() == 0
 
     policy_change(actor=root, policy=example.dev, changes={"reserved": {"gpu": 0}})
     before = clock.now()
 
-    assert tiers_update() == 1
-    assert tiers_update() == 0
+    assert tiers_refresh() == 1
+    assert tiers_refresh() == 0
 
     attempt.refresh_from_db()
     past = PastTier.objects.get(attempt=attempt)
@@ -43,4 +43,4 @@ def test_a_smaller_reservation_makes_running_work_over_quota(
     usage_book()
     tiers = dict(PolicyDay.objects.values_list("tier", "held"))
     assert set(tiers) == {AttemptTier.RESERVED, AttemptTier.OVER_QUOTA}
-    assert Attempt.objects.get().is_summed
+    assert Attempt.objects.get().is_booked

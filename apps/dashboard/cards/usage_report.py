@@ -16,6 +16,8 @@ REST = "wait"
 HEIGHT = 200
 # Days that have a text below them at most.
 LABELS = 10
+# Deeper lines are indented as far.
+DEEPEST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,10 @@ class BarPart:
 
 @dataclass(frozen=True, slots=True)
 class StepBar:
-    """A day or hour of the chart; positions in percent of the width. `label` names all its figures."""
+    """A day or hour of the chart; positions in percent of the width.
+
+    `label` names all its figures.
+    """
 
     x: str
     width: str
@@ -102,11 +107,11 @@ def totals(report: UsageReport) -> list[tuple[str, str, str]]:
     change = change_text(total["held"], before["held"])
     over_quota = total.tiers[AttemptTier.OVER_QUOTA]
     figures = [
-        ("GPU hours held", hours_text(total["held"]), _from_before(change)),
+        ("GPU hours held", hours_text(total["held"]), _from_before(change, report)),
         ("Lost", f"{hours_text(total['lost'])} h", "work since the last checkpoint"),
-        ("Tasks started", f"{total['started']:,}", f"{total['preempted']:,} preempted"),
-        ("Tasks ended", f"{total['ended']:,}", f"{total['failed']:,} failed"),
-        ("Wait, mean", _wait(total), _wait_most(total)),
+        ("Attempts admitted", f"{total['admitted']:,}", f"{total['preempted']:,} preempted"),
+        ("Attempts ended", f"{total['ended']:,}", f"{total['failed']:,} failed"),
+        ("Wait, mean", _wait(total), f"95 % waited at most {_wait_most(total)}"),
     ]
     if any(total.tiers.values()) and not total.tiers[""]:
         share = round(over_quota / total["held"] * 100) if total["held"] else 0
@@ -116,8 +121,11 @@ def totals(report: UsageReport) -> list[tuple[str, str, str]]:
     return figures
 
 
-def _from_before(change: str) -> str:
-    return f"{change} from the period before" if change else "nothing in the period before"
+def _from_before(change: str, report: UsageReport) -> str:
+    if not change:
+        return "nothing in the period before"
+    open_day = "" if report.period.is_over else "; today is not over"
+    return f"{change} from the period before{open_day}"
 
 
 def _wait(sums: UsageSums) -> str:
@@ -125,12 +133,11 @@ def _wait(sums: UsageSums) -> str:
 
 
 def _wait_most(sums: UsageSums) -> str:
+    """Within which time 95 % of the attempts were admitted: `15 min`, or `over a day`."""
     most_s = sums.waited_at_most_s(0.95)
     if most_s is None:
-        return "nothing started"
-    if most_s == float("inf"):
-        return "5 % waited longer than a day"
-    return f"95 % within {duration_text(most_s)}"
+        return NONE
+    return "over a day" if most_s == float("inf") else duration_text(most_s)
 
 
 # --- the table -------------------------------------------------------------------------------
@@ -138,17 +145,24 @@ def _wait_most(sums: UsageSums) -> str:
 
 def table_of(report: UsageReport) -> UsageTable:
     """Lines in their order with a total. Tiers are known by policy, pool and model only."""
-    has_tiers = report.by in {UsageGroup.POLICY, UsageGroup.POOL, UsageGroup.MODEL}
+    has_tiers = report.by.has_pools and report.by is not UsageGroup.TIER
     tiers = tuple(AttemptTier.choices) if has_tiers else ()
-    heads = ("GPU hours", *(str(label) for _, label in tiers), "Lost", "Started", "Failed")
+    heads = (
+        "GPU hours",
+        *(str(label) for _, label in tiers),
+        "Lost",
+        "Admitted",
+        "Preempted",
+        "Failed",
+    )
     kinds = _kinds(report.lines)
     rows = tuple(
-        LineRow(one.label, one.depth, kinds.get(id(one), ""), _measures(one, tiers))
+        LineRow(one.label, min(one.depth, DEEPEST), kinds.get(id(one), ""), _measures(one, tiers))
         for one in report.lines
     )
     everything = UsageLine(None, "Total", report.total, report.before)
     total = LineRow("Total", 0, "", _measures(everything, tiers))
-    return UsageTable((*heads, "Wait, mean", "95 % waited"), rows, total)
+    return UsageTable((*heads, "Wait, mean", "95 % waited at most"), rows, total)
 
 
 def _measures(line: UsageLine, tiers: Iterable[tuple[str, str]]) -> tuple[Measure, ...]:
@@ -158,12 +172,12 @@ def _measures(line: UsageLine, tiers: Iterable[tuple[str, str]]) -> tuple[Measur
         *((now.tiers[tier], before.tiers[tier]) for tier, _ in tiers),
         (now["lost"], before["lost"]),
     ]
-    counts = [(now[name], before[name]) for name in ("started", "failed")]
+    counts = [(now[name], before[name]) for name in ("admitted", "preempted", "failed")]
     return (
         *(Measure(hours_text(a) if a else NONE, change_text(a, b)) for a, b in hours),
         *(Measure(f"{a:,}" if a else NONE, change_text(a, b)) for a, b in counts),
         Measure(_wait(now), change_text(now.waited_s or 0, before.waited_s or 0)),
-        Measure(_wait_most(now).removeprefix("95 % ") if now["started"] else NONE),
+        Measure(_wait_most(now)),
     )
 
 
@@ -173,14 +187,14 @@ def _measures(line: UsageLine, tiers: Iterable[tuple[str, str]]) -> tuple[Measur
 def chart_of(report: UsageReport) -> UsageChart:
     """The largest lines have a colour each, the others one together."""
     kinds = _kinds(report.lines)
-    tops = [one for one in report.lines if one.depth == 0 and one.sums["held"]]
+    tops = _stacked_lines(report.lines)
     coloured = [one for one in tops if id(one) in kinds]
     rest = UsageSums()
     for one in tops[len(coloured) :]:
         rest.add_all(one.sums)
     stacked = [(one.label, kinds[id(one)], one.sums) for one in coloured]
     if rest["held"]:
-        stacked.append(("All others", REST, rest))
+        stacked.append(("Smaller lines", REST, rest))
     count = (report.period.end - report.period.start) // report.step
     steps = [report.period.start + number * report.step for number in range(count)]
     names = _HOUR if report.step < timedelta(days=1) else _DAY
@@ -197,9 +211,14 @@ def chart_of(report: UsageReport) -> UsageChart:
     )
 
 
+def _stacked_lines(lines: Sequence[UsageLine]) -> list[UsageLine]:
+    """Those that together are everything: the lines that are below no other one."""
+    return [one for one in lines if one.depth == 0 and one.sums["held"]]
+
+
 def _kinds(lines: Sequence[UsageLine]) -> dict[int, str]:
     """The colours of the largest lines, by the identity of the line."""
-    tops = [one for one in lines if one.depth == 0 and one.sums["held"]]
+    tops = _stacked_lines(lines)
     return {id(one): kind for one, kind in zip(tops, SERIES, strict=False)}
 
 

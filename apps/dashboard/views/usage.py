@@ -37,32 +37,37 @@ NAMES = {
     UsageGroup.QUEUE: "Queue",
     UsageGroup.OWNER: "Owner",
 }
-WITHOUT_POOL = (UsageGroup.QUEUE, UsageGroup.OWNER)
 
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """What the form asks for; what is no day, group or pool is left out."""
+    """What the form asks for; what is no day, group or pool is left out.
+
+    `problem`: why the days of the form are not those of the report, which has the usual ones then.
+    """
 
     period: UsagePeriod
     by: UsageGroup = UsageGroup.POLICY
     pool: int | None = None
+    since: str = ""
+    until: str = ""
+    problem: str = ""
 
     @classmethod
     def parse(cls, query: str) -> Self:
         """From a query string such as `since=2026-03-01&until=2026-03-31&by=pool`."""
         given = {key: values[-1].strip() for key, values in parse_qs(query).items()}
-        default = UsagePeriod.last_days(DEFAULT_DAYS)
-        last = _day(given.get("until", "")) or default.last
+        since, until, problem = given.get("since", ""), given.get("until", ""), ""
         try:
-            first = _day(given.get("since", "")) or last - timedelta(days=DEFAULT_DAYS - 1)
-            period = UsagePeriod.asked(first, last)
-        except (BadInput, OverflowError):
-            period = default
+            period = UsagePeriod.parse(_day(since), _day(until))
+        except BadInput as error:
+            period, problem = UsagePeriod.parse(None, None), error.detail
         by = given.get("by", "")
         group = UsageGroup(by) if by in set(UsageGroup) else UsageGroup.POLICY
-        pool = None if group in WITHOUT_POOL else key_id(given.get("pool", "")) or None
-        return cls(period, group, pool)
+        pool = (key_id(given.get("pool", "")) or None) if group.has_pools else None
+        if not problem:
+            since, until = str(period.first), str(period.last)
+        return cls(period, group, pool, since, until, problem)
 
     def query(self, period: UsagePeriod | None = None) -> str:
         """As a query string, or that of another period."""
@@ -87,7 +92,6 @@ def usage_page(request: HttpRequest) -> HttpResponse:
     report = wanted.report(user)
     days = wanted.period.days * timedelta(days=1)
     after = UsagePeriod(wanted.period.first + days, wanted.period.last + days)
-    today = UsagePeriod.last_days(1).last
     context = {
         "wanted": wanted,
         "query": wanted.query(),
@@ -96,15 +100,15 @@ def usage_page(request: HttpRequest) -> HttpResponse:
             for span in SPANS
         ],
         "earlier": wanted.query(wanted.period.before),
-        "later": wanted.query(after) if wanted.period.last < today else "",
+        "later": wanted.query(after) if wanted.period.is_over else "",
         "groups": [(group.value, NAMES[group]) for group in UsageGroup],
         "name": NAMES[wanted.by],
         "step": "hour" if report.step == HOUR else "day",
-        "pools": [] if wanted.by in WITHOUT_POOL else pools_visible_to(user).order_by("name"),
+        "pools": pools_visible_to(user).order_by("name") if wanted.by.has_pools else [],
         "totals": totals(report),
         "chart": chart_of(report),
         "table": table_of(report),
-        "is_empty": not report.total["held"] and not report.total["started"],
+        "is_empty": not report.total["held"] and not report.total["admitted"],
     }
     return render(request, "pages/usage.html", context)
 

@@ -39,8 +39,8 @@ class Attempt(models.Model):
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="victims"
     )
     # Up to when the sums of usage contain it, and whether they contain all of it.
-    summed_until = models.DateTimeField(null=True, blank=True)
-    is_summed = models.BooleanField(default=False, db_default=False)
+    booked_until = models.DateTimeField(null=True, blank=True)
+    is_booked = models.BooleanField(default=False, db_default=False)
     allocated_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)
     # When the task last reported that it had saved its state.
@@ -101,7 +101,7 @@ class Attempt(models.Model):
             models.Index(fields=["policy", "ended_at"], name="attempt_by_end"),
             # What is not summed up yet.
             models.Index(
-                fields=["id"], condition=models.Q(is_summed=False), name="attempt_not_summed"
+                fields=["id"], condition=models.Q(is_booked=False), name="attempt_not_booked"
             ),
         ]
 
@@ -189,6 +189,10 @@ class Member(models.Model):
 
     def __str__(self) -> str:
         return f"member {self.rank} of {self.attempt_id}"
+
+
+# Members of preempted attempts that did not end before their node was asked to stop them.
+WAS_STOPPED = models.Q(is_stop_asked=True) | models.Q(exit_code__isnull=True)
 
 
 class HeldDevice(models.Model):

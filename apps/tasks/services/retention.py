@@ -268,7 +268,7 @@ def _is_needed() -> Q:
     unsettled = Member.objects.filter(Q(released_at=None) | untold)
     return (
         Q(attempts__in=live)
-        | Q(attempts__in=Attempt.objects.filter(is_summed=False))
+        | Q(attempts__in=Attempt.objects.filter(is_booked=False))
         | Q(attempts__in=unsettled.values("attempt"))
         | Q(attempts__in=live.values("stops_for"))
         | Q(attempts__in=live.values("blocked_by"))

@@ -7,21 +7,22 @@ from rest_framework import serializers
 from apps.core.serializers import StrictSerializer
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.exports import gpu_s
+from apps.usage.models import WAIT_BUCKETS
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import HOUR, UsageLine, UsageReport, UsageSums
-
-PERIOD = "Of 28 days up to today, without both."
 
 
 class UsageQuerySerializer(StrictSerializer):
     """What a report is about."""
 
-    since = serializers.DateField(required=False, help_text=f"First day, in UTC. {PERIOD}")
+    since = serializers.DateField(
+        required=False, help_text="First day, in UTC. Default: 27 days before `until`."
+    )
     until = serializers.DateField(required=False, help_text="Last day, in UTC. Default: today.")
     by = serializers.ChoiceField(
         [one.value for one in UsageGroup],
         default=UsageGroup.POLICY.value,
-        help_text="What there is one line for.",
+        help_text="What each line is for.",
     )
     pool = serializers.CharField(
         required=False,
@@ -31,7 +32,11 @@ class UsageQuerySerializer(StrictSerializer):
 
 
 class UsageSumsSerializer(serializers.Serializer[Any]):
-    """GPU time in seconds of one GPU; `waited_seconds` is the sum over what started."""
+    """GPU time in seconds of one GPU, and attempts.
+
+    `waited_seconds` is the sum over those admitted; `waits` counts them by the seconds within which
+    they were admitted.
+    """
 
     gpu_seconds = serializers.FloatField()
     gpu_seconds_by_tier = serializers.DictField(
@@ -41,12 +46,13 @@ class UsageSumsSerializer(serializers.Serializer[Any]):
     gpu_seconds_lost = serializers.FloatField(
         help_text="Held by preempted and lost attempts since they last saved their state."
     )
-    started = serializers.IntegerField()
+    admitted = serializers.IntegerField()
     ended = serializers.IntegerField()
     completed = serializers.IntegerField()
     failed = serializers.IntegerField()
     preempted = serializers.IntegerField()
     waited_seconds = serializers.FloatField()
+    waits = serializers.DictField(child=serializers.IntegerField())
 
 
 class UsageStepSerializer(serializers.Serializer[Any]):
@@ -57,11 +63,11 @@ class UsageStepSerializer(serializers.Serializer[Any]):
 
 
 class UsageLineSerializer(serializers.Serializer[Any]):
-    """A policy's line contains those of the policies below it. Without `id`: all others."""
+    """A policy's line contains those of the policies below it. `id` is null for hidden names."""
 
     id = serializers.CharField(allow_null=True)
     name = serializers.CharField()
-    parent_id = serializers.IntegerField(allow_null=True)
+    parent_id = serializers.CharField(allow_null=True)
     sums = UsageSumsSerializer()
     before = UsageSumsSerializer()
     steps = UsageStepSerializer(many=True)
@@ -96,7 +102,7 @@ def _line(line: UsageLine) -> dict[str, Any]:
     return {
         "id": None if line.key == 0 else str(line.key),
         "name": line.label,
-        "parent_id": line.parent,
+        "parent_id": None if line.parent is None else str(line.parent),
         "sums": _sums(line.sums),
         "before": _sums(line.before),
         "steps": [
@@ -108,11 +114,15 @@ def _line(line: UsageLine) -> dict[str, Any]:
 
 
 def _sums(sums: UsageSums) -> dict[str, Any]:
-    counted = ("started", "ended", "completed", "failed", "preempted")
+    counted = ("admitted", "ended", "completed", "failed", "preempted")
     return {
         "gpu_seconds": gpu_s(sums["held"]),
         "gpu_seconds_by_tier": {tier: gpu_s(held) for tier, held in sums.tiers.items() if tier},
         "gpu_seconds_lost": gpu_s(sums["lost"]),
         "waited_seconds": sums["waited_ms"] / 1000,
+        "waits": {
+            "longer" if most_s == float("inf") else str(int(most_s)): sums[name]
+            for name, most_s in WAIT_BUCKETS.items()
+        },
         **{name: sums[name] for name in counted},
     }

@@ -1,6 +1,5 @@
 """REST of usage over time."""
 
-from datetime import date, timedelta
 from typing import Any
 
 from django.http import HttpResponse
@@ -17,7 +16,7 @@ from apps.policies.selectors import by_name_or_id
 from apps.usage.api.serializers import UsageQuerySerializer, UsageSerializer, report_facts
 from apps.usage.exports import csv_response
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.report import DEFAULT_DAYS, UsagePeriod, UsageReport, usage_report
+from apps.usage.selectors.report import UsagePeriod, UsageReport, usage_report
 
 
 class UsageView(APIView):
@@ -54,11 +53,5 @@ def _report(request: Request) -> UsageReport:
         problem = f"there is no pool {given['pool']!r}"
         raise BadInput(f"pool: {problem}.", fields={"pool": problem})
     by = UsageGroup(given["by"])
-    return usage_report(user, _period(given), by, pool=pool.pk if pool else None)
-
-
-def _period(given: dict[str, Any]) -> UsagePeriod:
-    last = given.get("until", UsagePeriod.last_days(1).last)
-    # No year is asked for that has no year before.
-    first = given.get("since", max(last, date(2, 1, 1)) - timedelta(days=DEFAULT_DAYS - 1))
-    return UsagePeriod.asked(first, last)
+    period = UsagePeriod.parse(given.get("since"), given.get("until"))
+    return usage_report(user, period, by, pool=pool.pk if pool else None)

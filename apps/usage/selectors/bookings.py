@@ -7,17 +7,30 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import (
+    BooleanField,
+    Count,
+    Exists,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+)
 from django.db.models.functions import Coalesce
 
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Member, PastTier
+from apps.tasks.models.attempts import WAS_STOPPED
 from apps.usage.models import WAIT_BUCKETS
 
 GPU = "gpu"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
 HOUR_MS = 3_600_000
+# A run each minute books an end; one that lasts longer than this is not there.
+BOOKED_WITHIN = timedelta(minutes=10)
 
 Sums = dict[str, int]
 
@@ -57,18 +70,23 @@ class AttemptBookings:
 
 
 def attempts_to_book(hour: datetime) -> QuerySet[Attempt]:
-    """Those that are new or have ended, and live ones of which an hour before `hour` is missing."""
+    """Those never booked or ended, and live ones that miss a whole hour before `hour`."""
     return Attempt.objects.filter(
-        Q(ended_at__isnull=False) | Q(summed_until__isnull=True) | Q(summed_until__lt=hour),
-        is_summed=False,
+        Q(ended_at__isnull=False) | Q(booked_until__isnull=True) | Q(booked_until__lt=hour),
+        is_booked=False,
     )
+
+
+def unbooked_ends(before: datetime) -> int:
+    """How many attempts ended before, which the sums of usage do not contain yet."""
+    return Attempt.objects.filter(is_booked=False, ended_at__lt=before).count()
 
 
 def bookings_of(attempts: QuerySet[Attempt], *, until: datetime) -> Iterator[AttemptBookings]:
     """What these attempts held since they were booked last, in three queries.
 
-    Live ones up to `until`. An end that was stored after later hours had been booked takes these
-    back: its bookings are negative.
+    Live ones up to `until`. An end that was stored after later hours had been booked cancels these:
+    its bookings are negative.
     """
     models = _members_by_model(attempts)
     tiers = _past_tiers(attempts)
@@ -81,15 +99,19 @@ def _rows(attempts: QuerySet[Attempt]) -> QuerySet[Attempt, dict[str, Any]]:
     before = Attempt.objects.filter(
         task=OuterRef("task_id"), generation=OuterRef("generation") - 1
     ).values("ended_at")
+    stopped = Member.objects.filter(WAS_STOPPED, attempt=OuterRef("pk"))
     rows: QuerySet[Attempt, dict[str, Any]] = attempts.annotate(
         before_ended_at=Subquery(before),
+        was_preempted=ExpressionWrapper(
+            Q(is_preempted=True) & Exists(stopped), output_field=BooleanField()
+        ),
         waits_since=Coalesce(
             F("task__waiting_since"), F("task__submitted_at"), F("task__created_at")
         ),
     ).values(
         *("pk", "policy_id", "pool_id", "queue_id", "task__owner_id", "tier", "request"),
         *("replicas", "allocated_at", "started_at", "checkpointed_at", "ended_at", "state"),
-        *("is_preempted", "exit_code", "stop_target", "summed_until"),
+        *("is_preempted", "was_preempted", "exit_code", "stop_target", "booked_until"),
         *("waits_since", "before_ended_at"),
     )
     return rows
@@ -126,7 +148,7 @@ def _unbooked(
     until: datetime,
 ) -> AttemptBookings:
     began: datetime = row["allocated_at"]
-    since: datetime = row["summed_until"] or began
+    since: datetime = row["booked_until"] or began
     ended_at: datetime | None = row["ended_at"]
     # The clock of a node may be behind, or ours may have been.
     end = max(until, since) if ended_at is None else max(ended_at, began)
@@ -151,7 +173,7 @@ def _unbooked(
         if (held := milli * ms)
     ]
     model = min(gpu)
-    if row["summed_until"] is None:
+    if row["booked_until"] is None:
         found.append(book(began, model, tiers[0][0], _start_sums(row)))
     if ended_at is not None:
         found.append(book(end, model, row["tier"], _end_sums(row, sum(gpu.values()), end)))
@@ -175,19 +197,20 @@ def _start_sums(row: dict[str, Any]) -> Sums:
     since = max(row["waits_since"], row["before_ended_at"] or row["waits_since"])
     waited_ms = max(to_ms(row["allocated_at"]) - to_ms(since), 0)
     bucket = next(name for name, most_s in WAIT_BUCKETS.items() if waited_ms <= most_s * 1000)
-    return {"started": 1, "waited_ms": waited_ms, bucket: 1}
+    return {"admitted": 1, "waited_ms": waited_ms, bucket: 1}
 
 
 def _end_sums(row: dict[str, Any], gpu: int, end: datetime) -> Sums:
     sums = {"ended": 1}
     is_lost = row["state"] == AttemptState.LOST
-    if row["is_preempted"]:
+    was_stopped = bool(row["stop_target"]) and not row["is_preempted"]
+    if row["was_preempted"]:
         sums["preempted"] = 1
-    elif row["exit_code"] == 0:
-        sums["completed"] = 1
-    elif not is_lost and row["stop_target"] in {"", TaskState.FAILED}:
-        sums["failed"] = 1
-    if (row["is_preempted"] or is_lost) and row["started_at"] is not None:
+    elif was_stopped or is_lost:
+        sums["failed"] = int(was_stopped and row["stop_target"] == TaskState.FAILED)
+    else:
+        sums["completed" if row["exit_code"] == 0 else "failed"] = 1
+    if (row["was_preempted"] or is_lost) and row["started_at"] is not None:
         saved_at = max(row["started_at"], row["checkpointed_at"] or row["started_at"])
         sums["lost"] = gpu * max(to_ms(end) - to_ms(saved_at), 0)
     return sums

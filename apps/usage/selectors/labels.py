@@ -24,6 +24,11 @@ class UsageGroup(StrEnum):
     QUEUE = "queue"
     OWNER = "owner"
 
+    @property
+    def has_pools(self) -> bool:
+        """Whether there are sums of single pools and tiers; else only by day and policy."""
+        return self not in {UsageGroup.QUEUE, UsageGroup.OWNER}
+
 
 def labels_of(by: UsageGroup, viewer: User, keys: Collection[Any]) -> Labels:
     """The labels of these keys; those that the viewer may not see are missing.
@@ -36,7 +41,7 @@ def labels_of(by: UsageGroup, viewer: User, keys: Collection[Any]) -> Labels:
         return {key: (key or "Unknown model", None) for key in keys}
     if by is UsageGroup.TIER:
         labels = dict(AttemptTier.choices)
-        return {key: (str(labels.get(key, "AttemptTier not recorded")), None) for key in keys}
+        return {key: (str(labels.get(key, "Not recorded")), None) for key in keys}
     if by is UsageGroup.OWNER:
         # Which owners have a line of their own was decided by policy.
         people = User.objects.filter(pk__in=keys)

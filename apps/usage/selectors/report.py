@@ -35,11 +35,13 @@ HOURLY_DAYS = 2
 DEFAULT_DAYS = 28
 MOST_DAYS = 366
 FIRST_YEAR, LAST_YEAR = 2000, 2999
-# Of thousandths of a GPU for one millisecond.
+# Measures count thousandths of a GPU times milliseconds: so many are one GPU second or hour.
 PER_GPU_S = 1_000_000
 PER_GPU_H = 3600 * PER_GPU_S
 # Usage that counts for something whose name the reader may not see.
 OTHERS = 0
+OTHER_OWNERS = "Other users"
+HIDDEN = "Not visible to you"
 
 
 _TABLES: Mapping[UsageGroup, type[Measures]] = {
@@ -73,27 +75,35 @@ class UsagePeriod:
         return UsagePeriod(self.first - self.days * DAY, self.first - DAY)
 
     @classmethod
-    def asked(cls, first: date, last: date) -> "UsagePeriod":
-        """A period from a request.
+    def parse(cls, first: date | None, last: date | None) -> "UsagePeriod":
+        """The days of a request; by default 28 days, up to today.
 
         Raises:
             BadInput: it ends before it begins, is too long, or is in no year of this time.
         """
-        problems = {}
+        last = last or clock.now().astimezone(UTC).date()
         if not FIRST_YEAR <= last.year <= LAST_YEAR:
-            problems["until"] = f"must be in {FIRST_YEAR} to {LAST_YEAR}"
-        elif last < first:
-            problems["until"] = "must not be before since"
-        elif (last - first).days >= MOST_DAYS:
-            problems["since"] = f"must be within {MOST_DAYS} days"
-        for name, problem in problems.items():
-            raise BadInput(f"{name}: {problem}.", fields=problems)
+            raise _problem("until", f"must be in {FIRST_YEAR} to {LAST_YEAR}")
+        first = first or last - (DEFAULT_DAYS - 1) * DAY
+        if last < first:
+            raise _problem("until", "must not be before since")
+        if (last - first).days >= MOST_DAYS:
+            raise _problem("since", f"a report covers at most {MOST_DAYS} days")
         return cls(first, last)
 
     @classmethod
     def last_days(cls, days: int) -> "UsagePeriod":
+        """So many days, today included."""
         today = clock.now().astimezone(UTC).date()
         return cls(today - (days - 1) * DAY, today)
+
+    @property
+    def is_over(self) -> bool:
+        return self.end <= clock.now()
+
+
+def _problem(field: str, words: str) -> BadInput:
+    return BadInput(f"{field}: {words}.", fields={field: words})
 
 
 @dataclass(slots=True)
@@ -127,12 +137,12 @@ class UsageSums:
     @property
     def waited_s(self) -> float | None:
         """The mean of the placements; none without any."""
-        started = self["started"]
-        return self["waited_ms"] / 1000 / started if started else None
+        admitted = self["admitted"]
+        return self["waited_ms"] / 1000 / admitted if admitted else None
 
     def waited_at_most_s(self, share: float) -> float | None:
         """The bound of the bucket within which this share of the placements had waited."""
-        wanted, counted = self["started"] * share, 0
+        wanted, counted = self["admitted"] * share, 0
         for name, most_s in WAIT_BUCKETS.items():
             counted += self[name]
             if counted and counted >= wanted:
@@ -177,16 +187,15 @@ def usage_report(
     Raises:
         BadInput: a pool for queues or owners.
     """
-    if pool is not None and by in _TABLES:
-        problem = "there are no sums of single pools by queue or owner"
-        raise BadInput(f"pool: {problem}.", fields={"pool": problem})
+    if pool is not None and not by.has_pools:
+        raise _problem("pool", "there are no sums of single pools by queue or owner")
     with _consistent_reads():
         scope = _Scope.of(viewer)
         now = _sums_by_key(period, by, scope, pool)
         before = _sums_by_key(period.before, by, scope, pool)
         labels = labels_of(by, viewer, {*now, *before})
     total, total_before = _sum_of(now.values()), _sum_of(before.values())
-    lines = _lines(now, before, labels)
+    lines = _lines(now, before, labels, others=OTHER_OWNERS if by is UsageGroup.OWNER else HIDDEN)
     if by is UsageGroup.POLICY:
         lines = _tree(lines)
     return UsageReport(period, by, _step(period, by), tuple(lines), total, total_before)
@@ -194,7 +203,10 @@ def usage_report(
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The policies whose usage the viewer sees, and those whose users; none: all of them."""
+    """`policies`: whose usage the viewer sees; `managed`: whose owners have a line each.
+
+    None: all.
+    """
 
     viewer: int
     policies: frozenset[int] | None
@@ -234,8 +246,8 @@ def _sums_by_key(
     found: defaultdict[Any, UsageSums] = defaultdict(UsageSums)
     is_wanted = scope.filter() & (Q() if pool is None else Q(pool=pool))
     for policy, key, step, tier, measures in (
-        *_booked(period, by, is_wanted),
-        *_unbooked(period, by, is_wanted),
+        *_booked_rows(period, by, is_wanted),
+        *_unbooked_rows(period, by, is_wanted),
     ):
         own = scope.owner_key(policy, key) if by is UsageGroup.OWNER else key
         found[own].add(step, tier, measures)
@@ -250,7 +262,7 @@ def _step(period: UsagePeriod, by: UsageGroup) -> timedelta:
     return HOUR if period.days <= HOURLY_DAYS and by not in _TABLES else DAY
 
 
-def _booked(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
+def _booked_rows(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
     by_policy = PolicyHour if _step(period, by) == HOUR else PolicyDay
     table: type[Any] = _TABLES.get(by, by_policy)
     tier = F("policy_id") if by in _TABLES else F("tier")
@@ -263,10 +275,10 @@ def _booked(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]
         yield row["policy_id"], row["key"], row["at"], of_tier, measures
 
 
-def _unbooked(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
+def _unbooked_rows(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
     """What live attempts hold since the last whole hour, and ends of the last minute."""
     step = _step(period, by)
-    attempts = Attempt.objects.filter(is_wanted, is_summed=False, allocated_at__lt=period.end)
+    attempts = Attempt.objects.filter(is_wanted, is_booked=False, allocated_at__lt=period.end)
     for attempt in bookings_of(attempts, until=min(clock.now(), period.end)):
         for one in attempt.bookings:
             if period.start <= one.at < period.end:
@@ -282,7 +294,7 @@ def _sum_of(sums: Iterable[UsageSums]) -> UsageSums:
 
 
 def _lines(
-    now: Mapping[Any, UsageSums], before: Mapping[Any, UsageSums], labels: Labels
+    now: Mapping[Any, UsageSums], before: Mapping[Any, UsageSums], labels: Labels, *, others: str
 ) -> list[UsageLine]:
     """The most first; all that has no label is one line at the end."""
     lines = {
@@ -291,7 +303,7 @@ def _lines(
     }
     for key in {*now, *before}:
         own = key if key in labels else OTHERS
-        line = lines.setdefault(own, UsageLine(own, "Others", UsageSums(), UsageSums()))
+        line = lines.setdefault(own, UsageLine(own, others, UsageSums(), UsageSums()))
         line.sums.add_all(now.get(key, UsageSums()))
         line.before.add_all(before.get(key, UsageSums()))
     return sorted(lines.values(), key=_order)

@@ -56,11 +56,11 @@ def _batch_book(hour: datetime) -> int:
         sums: dict[type[Measures], dict[tuple[Any, ...], Sums]] = {table: {} for table in KEYS}
         for one in bookings_of(Attempt.objects.filter(pk__in=rows), until=hour):
             _collect(sums, one.bookings)
-            rows[one.attempt].summed_until = one.until
-            rows[one.attempt].is_summed = one.is_last
+            rows[one.attempt].booked_until = one.until
+            rows[one.attempt].is_booked = one.is_last
         for table, found in sums.items():
             _add(table, found)
-        Attempt.objects.bulk_update(attempts, ["summed_until", "is_summed"])
+        Attempt.objects.bulk_update(attempts, ["booked_until", "is_booked"])
         return len(attempts)
 
 

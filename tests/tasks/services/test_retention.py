@@ -50,7 +50,7 @@ def end(task: Task, *, is_acknowledged: bool = True) -> None:
     """As a report that it completed would, in the rows alone."""
     now = timezone.now()
     Attempt.objects.filter(task=task).update(
-        state=AttemptState.FINISHED, ended_at=now, is_summed=True
+        state=AttemptState.FINISHED, ended_at=now, is_booked=True
     )
     Member.objects.filter(attempt__task=task).update(
         released_at=now, is_acknowledged=is_acknowledged
@@ -108,14 +108,14 @@ def test_the_output_goes_before_the_task_where_that_is_asked(ended: Task) -> Non
 
 
 def test_what_the_sums_of_usage_lack_stays_until_it_is_booked(ended: Task) -> None:
-    Attempt.objects.update(is_summed=False)
+    Attempt.objects.update(is_booked=False)
     late = timezone.now() + LATER
     assert expired_remove(MONTH, now=late).tasks == 0
 
     usage_book()
 
     assert expired_remove(MONTH, now=late).tasks == 1
-    assert OwnerDay.objects.get().started == 1
+    assert OwnerDay.objects.get().admitted == 1
 
 
 def test_what_is_kept_for_ever_stays(ended: Task) -> None:

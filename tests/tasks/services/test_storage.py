@@ -94,7 +94,7 @@ def test_a_draft_grows_up_to_the_bound_and_can_be_made_smaller_above_it(
     assert 80 * KB < stored_bytes(alice.pk) < 82 * KB
 
 
-def test_without_a_bound_nothing_is_summed_up(alice: User, settings: Any) -> None:
+def test_without_a_bound_nothing_is_booked_up(alice: User, settings: Any) -> None:
     settings.RPM_TASK_BYTES_PER_PERSON = 0
 
     for _ in range(3):

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q
-
 from apps.policies.models.policies import OnNodeLoss
 from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.lifecycle.transitions import (
@@ -15,6 +13,7 @@ from apps.tasks.lifecycle.transitions import (
     TaskTransition,
 )
 from apps.tasks.models import Attempt, Task
+from apps.tasks.models.attempts import WAS_STOPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +69,7 @@ def _ended_by_itself(attempt: Attempt) -> bool:
     """
     if not attempt.is_preempted:
         return False
-    stopped = Q(is_stop_asked=True) | Q(exit_code__isnull=True)
-    return not attempt.members.filter(stopped).exists()
+    return not attempt.members.filter(WAS_STOPPED).exists()
 
 
 def state_after_loss(task: Task, attempt: Attempt, words: str) -> NextState:

@@ -12,7 +12,7 @@ from apps.tasks.models import Attempt, PastTier
 BATCH = 1000
 
 
-def tiers_change(tiers: Mapping[UUID, AttemptTier], *, at: datetime) -> int:
+def attempt_tiers_set(tiers: Mapping[UUID, AttemptTier], *, at: datetime) -> int:
     """Give live attempts these tiers from `at` on, and keep the ones before.
 
     Args:
@@ -34,10 +34,10 @@ def _change(tiers: Mapping[UUID, AttemptTier], tasks: list[UUID], at: datetime) 
     # An attempt that is being ended is locked, and keeps its tier.
     has_locks = connection.features.has_select_for_update_skip_locked
     locked = rows.select_for_update(skip_locked=True, no_key=True) if has_locks else rows
-    changed = list(locked.filter(pk__in=wrong).only("task_id", "tier", "summed_until"))
+    changed = list(locked.filter(pk__in=wrong).only("task_id", "tier", "booked_until"))
     PastTier.objects.bulk_create(
         # What is summed up keeps its tier, whatever the clock says.
-        PastTier(attempt=one, tier=one.tier, until=max(at, one.summed_until or at))
+        PastTier(attempt=one, tier=one.tier, until=max(at, one.booked_until or at))
         for one in changed
     )
     for tier in AttemptTier:

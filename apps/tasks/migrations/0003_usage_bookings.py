@@ -40,12 +40,12 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="attempt",
-            name="is_summed",
+            name="is_booked",
             field=models.BooleanField(db_default=False, default=False),
         ),
         migrations.AddField(
             model_name="attempt",
-            name="summed_until",
+            name="booked_until",
             field=models.DateTimeField(blank=True, null=True),
         ),
         migrations.AddField(
@@ -66,7 +66,7 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="attempt",
             index=models.Index(
-                condition=models.Q(("is_summed", False)), fields=["id"], name="attempt_not_summed"
+                condition=models.Q(("is_booked", False)), fields=["id"], name="attempt_not_booked"
             ),
         ),
         migrations.AddField(
