@@ -17,6 +17,8 @@ from celery import current_app
 from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import transaction
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 # A notification that follows another, as that of a pass after an end, is not delayed. In a burst
 # each pause is twice the one before, up to one that merges very many notifications into few.
@@ -188,8 +190,12 @@ def _receive(
 
 
 def _connection() -> redis.Redis:
+    # Its default of ten tries, each with its own time limit, would take minutes.
     return redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=SEND_WITHIN_S, socket_connect_timeout=SEND_WITHIN_S
+        settings.REDIS_URL,
+        socket_timeout=SEND_WITHIN_S,
+        socket_connect_timeout=SEND_WITHIN_S,
+        retry=Retry(NoBackoff(), 0),
     )
 
 

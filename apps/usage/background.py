@@ -9,5 +9,7 @@ from apps.usage.services.tiers import tiers_refresh
 @shared_task(name="usage.book", ignore_result=True)
 def book_usage() -> None:
     """Record tiers that changed, and book what attempts held."""
-    tiers_refresh()
-    usage_book()
+    try:
+        tiers_refresh()
+    finally:
+        usage_book()

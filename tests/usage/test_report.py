@@ -14,6 +14,7 @@ from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.lifecycle.states import AttemptState, AttemptTier
 from apps.tasks.models import Attempt
 from apps.usage.models import PolicyDay
+from apps.usage.selectors import report
 from apps.usage.services.sums import usage_book
 from tests.allocation.state import enqueue
 from tests.people import Example
@@ -224,3 +225,35 @@ def test_the_file_has_no_tiers_by_owner(api_as: Api, root: User) -> None:
 
     rows = list(csv.DictReader(StringIO(answer.content.decode())))
     assert {row["gpu_seconds_over_quota"] for row in rows} == {""}
+
+
+def test_sums_by_owner_have_no_tiers_before_they_are_booked_either(
+    api_as: Api, example: Example, alice: User
+) -> None:
+    held(example, alice, example.dev_queue, gpu=1, hours=30, ended=None)
+
+    (line,) = api_as(alice).get("/api/v1/usage/", {"by": "owner"}).json()["lines"]
+
+    assert line["sums"]["gpu_seconds"] >= 30 * HOUR_S
+    assert line["sums"]["gpu_seconds_by_tier"] == {}
+
+
+@pytest.mark.usefixtures("used")
+def test_models_of_pools_that_the_user_does_not_see_are_not_named(
+    api_as: Api, charlie: User, root: User
+) -> None:
+    PolicyDay.objects.update(model="NVIDIA B200")
+
+    assert lines(api_as(charlie), by="model") == {"Not visible to you": 2 * HOUR_S}
+    assert lines(api_as(root), by="model") == {"NVIDIA B200": 12 * HOUR_S}
+
+
+@pytest.mark.usefixtures("used")
+def test_the_number_of_lines_is_bounded(
+    api_as: Api, root: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "MOST_LINES", 1)
+
+    found = lines(api_as(root), by="owner")
+
+    assert found == {"alice": 6 * HOUR_S, "All smaller ones": 6 * HOUR_S}

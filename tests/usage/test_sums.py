@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.accounts.models import User
+from apps.core import clock
 from apps.tasks.lifecycle.states import AttemptState, AttemptTier
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services.attempts.tiers import attempt_tiers_set
@@ -175,3 +176,26 @@ def test_sums_equal_what_was_held(example: Example, alice: User, seed: int) -> N
             counted = table.objects.aggregate(Sum("admitted"), Sum("ended"))
             assert {one or 0 for one in counted.values()} == {len(world.lives)}
         assert not PolicyHour.objects.filter(held__lt=0).exists()
+
+
+def test_an_attempt_of_many_days_is_booked_in_parts(example: Example, alice: User) -> None:
+    world = World(example, enqueue(alice, example.dev_queue, 1, is_preemptible=True))
+    world.start(0, 1000, AttemptTier.RESERVED)
+    world.now = 70 * 24 * 3_600_000
+    world.end(world.lives[0], 0)
+
+    assert usage_book(now=world.at(world.now)) == 3
+
+    assert sum(sums(PolicyDay, "policy").values()) == 1000 * world.now
+    assert PolicyDay.objects.aggregate(Sum("ended"))["ended__sum"] == 1
+
+
+def test_nothing_is_booked_while_the_clock_is_in_doubt(
+    example: Example, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(example, enqueue(alice, example.dev_queue, 1, is_preemptible=True))
+    world.start(0, 1000, AttemptTier.RESERVED)
+    monkeypatch.setattr(clock, "is_in_doubt", lambda: True)
+
+    assert usage_book() == 0
+    assert not PolicyHour.objects.exists()

@@ -82,6 +82,7 @@ def _admit(old: Attempt, now: datetime) -> bool:
         pool_id=old.pool_id,
         request=old.request,
         replicas=old.replicas,
+        tier=old.tier,
         allocated_at=now,
     )
     blockers = _stopping_on({node for node, _ in placement}, old)

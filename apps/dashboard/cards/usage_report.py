@@ -113,8 +113,8 @@ def totals(report: UsageReport) -> list[tuple[str, str, str]]:
         ("Attempts ended", f"{total['ended']:,}", f"{total['failed']:,} failed"),
         ("Wait, mean", _wait(total), f"95 % waited at most {_wait_most(total)}"),
     ]
-    if any(total.tiers.values()) and not total.tiers[""]:
-        share = round(over_quota / total["held"] * 100) if total["held"] else 0
+    if report.by.has_pools and total["held"]:
+        share = round(over_quota / total["held"] * 100)
         figures.insert(
             1, ("Over quota", f"{hours_text(over_quota)} h", f"{share} % of what was held")
         )

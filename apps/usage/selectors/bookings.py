@@ -29,6 +29,8 @@ GPU = "gpu"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
 HOUR_MS = 3_600_000
+# Of one attempt: years become a bounded number of hours.
+MOST_AT_ONCE = timedelta(days=31)
 # A run each minute books an end; one that lasts longer than this is not there.
 BOOKED_WITHIN = timedelta(minutes=10)
 
@@ -152,6 +154,9 @@ def _unbooked(
     ended_at: datetime | None = row["ended_at"]
     # The clock of a node may be behind, or ours may have been.
     end = max(until, since) if ended_at is None else max(ended_at, began)
+    if end - since > MOST_AT_ONCE:
+        # The rest is booked next.
+        end, ended_at = since + MOST_AT_ONCE, None
     tiers = [*past, (row["tier"], None)]
 
     def book(at: datetime, model: str, tier: str, sums: Sums) -> Booking:

@@ -1,12 +1,13 @@
 """Names of what the lines of a report are for, as far as a user may see them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
 from apps.access.selectors import policies_visible_to, pools_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
+from apps.nodes.models import Node
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.lifecycle.states import AttemptTier
 
@@ -38,7 +39,7 @@ def labels_of(by: UsageGroup, viewer: User, keys: Collection[Any]) -> Labels:
     if by is UsageGroup.POLICY:
         return _policies(viewer, keys)
     if by is UsageGroup.MODEL:
-        return {key: (key or "Unknown model", None) for key in keys}
+        return {key: (key or "Unknown model", None) for key in _models(viewer, keys)}
     if by is UsageGroup.TIER:
         labels = dict(AttemptTier.choices)
         return {key: (str(labels.get(key, "Not recorded")), None) for key in keys}
@@ -54,6 +55,14 @@ def labels_of(by: UsageGroup, viewer: User, keys: Collection[Any]) -> Labels:
     rows = model._default_manager.all() if is_admin(viewer) else visible
     found = rows.filter(pk__in=keys).values_list("pk", "name", "removed_at")
     return {pk: (_name(name, removed_at), None) for pk, name, removed_at in found}
+
+
+def _models(viewer: User, keys: Collection[Any]) -> Iterable[str]:
+    """Those that pools have which the viewer sees."""
+    if is_admin(viewer):
+        return keys
+    nodes = Node.objects.filter(pool__in=pools_visible_to(viewer), gpu_model__in=keys)
+    return set(nodes.values_list("gpu_model", flat=True))
 
 
 def _policies(viewer: User, keys: Collection[Any]) -> Labels:

@@ -34,6 +34,7 @@ DAY = timedelta(days=1)
 HOURLY_DAYS = 2
 DEFAULT_DAYS = 28
 MOST_DAYS = 366
+MOST_LINES = 1000
 FIRST_YEAR, LAST_YEAR = 2000, 2999
 # Measures count thousandths of a GPU times milliseconds: so many are one GPU second or hour.
 PER_GPU_S = 1_000_000
@@ -231,12 +232,17 @@ class _Scope:
 
 @contextmanager
 def _consistent_reads() -> Iterator[None]:
-    """All statements see the same sums, though attempts are booked meanwhile."""
-    is_outermost = not connection.in_atomic_block
+    """All statements see the same sums, though attempts are booked meanwhile.
+
+    With SQLite a transaction would keep others from writing: an hour that is booked between two
+    statements is missing for a moment there.
+    """
+    if connection.vendor != "postgresql" or connection.in_atomic_block:
+        yield
+        return
     with transaction.atomic():
-        if is_outermost and connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         yield
 
 
@@ -278,12 +284,19 @@ def _booked_rows(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[
 def _unbooked_rows(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
     """What live attempts hold since the last whole hour, and ends of the last minute."""
     step = _step(period, by)
-    attempts = Attempt.objects.filter(is_wanted, is_booked=False, allocated_at__lt=period.end)
+    # What ended before only counts where more than that is booked.
+    is_concerned = (
+        Q(ended_at__isnull=True) | Q(ended_at__gte=period.start) | Q(booked_until__gt=period.start)
+    )
+    attempts = Attempt.objects.filter(
+        is_wanted, is_concerned, is_booked=False, allocated_at__lt=period.end
+    )
     for attempt in bookings_of(attempts, until=min(clock.now(), period.end)):
         for one in attempt.bookings:
             if period.start <= one.at < period.end:
                 at = one.at if step == HOUR else one.at.replace(hour=0)
-                yield one.policy, getattr(one, by.value), at, one.tier, one.sums
+                tier = one.tier if by.has_pools else ""
+                yield one.policy, getattr(one, by.value), at, tier, one.sums
 
 
 def _sum_of(sums: Iterable[UsageSums]) -> UsageSums:
@@ -306,7 +319,14 @@ def _lines(
         line = lines.setdefault(own, UsageLine(own, others, UsageSums(), UsageSums()))
         line.sums.add_all(now.get(key, UsageSums()))
         line.before.add_all(before.get(key, UsageSums()))
-    return sorted(lines.values(), key=_order)
+    found = sorted(lines.values(), key=_order)
+    if len(found) > MOST_LINES:
+        rest = UsageLine(OTHERS, "All smaller ones", UsageSums(), UsageSums())
+        for line in found[MOST_LINES:]:
+            rest.sums.add_all(line.sums)
+            rest.before.add_all(line.before)
+        found[MOST_LINES:] = [rest]
+    return found
 
 
 def _order(line: UsageLine) -> tuple[bool, int, str]:

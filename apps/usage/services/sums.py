@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+import structlog
 from django.db import connection, transaction
 
 from apps.core import clock
@@ -18,6 +19,8 @@ from apps.usage.selectors.bookings import (
     bookings_of,
     hour_of,
 )
+
+log = structlog.get_logger(__name__)
 
 RUN_S = 20.0
 ATTEMPTS_AT_ONCE = 500
@@ -37,6 +40,10 @@ def usage_book(*, now: datetime | None = None, run_s: float = RUN_S) -> int:
 
     Works for about `run_s` seconds; the next run continues. Returns how many attempts were booked.
     """
+    if now is None and clock.is_in_doubt():
+        # Hours of the future would be booked; those of the past can wait.
+        log.warning("usage.clock_in_doubt", advice="Set the clock, and start this again.")
+        return 0
     hour, until, booked = hour_of(now or clock.now()), time.monotonic() + run_s, 0
     while batch := _batch_book(hour):
         booked += batch

@@ -1,5 +1,7 @@
 """Members of a gang run together, and end together when one fails."""
 
+from datetime import timedelta
+
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -36,6 +38,22 @@ def test_a_member_of_a_gang_that_completes_waits_for_the_others(
     member_note_exit(member_id=second.pk, ended=MemberResult(0))
 
     assert states_of(attempt) == ("finished", "completed")
+
+
+def test_a_gang_ends_with_the_member_that_ended_last_whichever_reports_last(
+    served: Example, alice: User
+) -> None:
+    attempt, first, second = gang(alice, served)
+    running(attempt)
+    ended = timezone.now() + timedelta(minutes=90)
+
+    member_note_exit(member_id=second.pk, ended=MemberResult(0, at=ended))
+    earlier = MemberResult(0, at=ended - timedelta(minutes=80))
+    member_note_exit(member_id=first.pk, ended=earlier)
+
+    attempt.refresh_from_db()
+    assert attempt.ended_at == ended
+    assert Task.objects.get(pk=attempt.task_id).ended_at == ended
 
 
 def test_a_failing_member_stops_the_others_and_its_words_are_kept(

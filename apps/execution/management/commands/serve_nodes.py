@@ -1,4 +1,4 @@
-"""`manage.py serve_nodes`: one process of those that share the nodes."""
+"""`manage.py serve_nodes`: a node server, one of the processes that share the nodes."""
 
 import signal
 import threading
@@ -18,7 +18,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--check", action="store_true", help="only say whether such a process runs here"
+            "--check",
+            action="store_true",
+            help="exit with status 0 if a node server runs on this machine, else 1",
         )
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -35,5 +37,7 @@ class Command(BaseCommand):
         server.start()
         self.stdout.write("Serving nodes. Ctrl-C ends it.")
         self.stdout.flush()
-        listen("execution.poll", server.wake, stopped)
-        server.stop()
+        try:
+            listen("execution.poll", server.wake, stopped)
+        finally:
+            server.stop()

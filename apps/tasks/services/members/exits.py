@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from django.db import transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from apps.tasks.details import shorten
@@ -46,7 +47,9 @@ def member_note_exit(*, member_id: int, ended: MemberResult) -> bool:
             if ended.exit_code != 0:
                 _stop_others(attempt, member, ended)
             return True
-        attempt_finish(attempt, at, is_unfit=ended.is_unfit)
+        # Nodes report in any order: the attempt ends with the member that ended last.
+        last = attempt.members.aggregate(Max("ended_at"))["ended_at__max"]
+        attempt_finish(attempt, last, is_unfit=ended.is_unfit)
         return True
 
 
