@@ -31,7 +31,7 @@ from apps.allocation.loader.texts import microseconds
 from apps.allocation.models import PassRecord, PassState
 from apps.allocation.scenarios.storage import snapshot_pack
 from apps.core.crash_points import crash_point
-from apps.core.notifications import after_commit
+from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.nodes.models import Installation
 
 log = structlog.get_logger(__name__)
@@ -112,7 +112,7 @@ def _run_pass(*, waits: bool) -> PassOutcome:
         _record(loaded.snapshot, plan, applied, outcome, now)
         if applied.placed or applied.skipped:
             # Pass again: new heads may have followed, and what was skipped has changed.
-            after_commit(notify=["allocation.run_pass"])
+            after_commit(notify=[NOTIFY_ALLOCATION])
     if outcome.preempted:
         crash_point("preempt.planned")
     if outcome.placed or outcome.skipped:

@@ -1,7 +1,7 @@
 """Notifications to workers and browsers that something in the database changed.
 
-A notification may be lost, doubled or late, because beat notifies again every few seconds and
-pages fetch again after a gap. So no caller waits for the broker: one thread of the process collects
+A notification may be lost, doubled or late: beat notifies again every few seconds, and pages fetch
+again after a gap. So no caller waits for the broker: one thread of the process collects
 notifications for a moment and sends each once. One Celery worker receives it, except for those of
 `BROADCAST`, which every process receives that listens.
 """
@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import redis
 import structlog
@@ -27,7 +28,9 @@ COLLECT_S = 0.1
 CLOSE_WITHIN_S = 2.0
 # A broker that takes longer has lost the notification: others wait behind it.
 SEND_WITHIN_S = 5.0
-BROADCAST = frozenset({"execution.poll"})
+NOTIFY_ALLOCATION: Final = "allocation.run_pass"
+NOTIFY_EXECUTION: Final = "execution.poll"
+BROADCAST = frozenset({NOTIFY_EXECUTION})
 # A signal to end is looked for so often, and a connection that brings nothing is renewed: it may
 # have been silent because its other end is gone.
 LISTEN_STEP_S = 0.5
@@ -141,7 +144,7 @@ def after_commit(*, notify: Iterable[str] = (), topics: Iterable[str] = ()) -> N
     """Notify workers and browsers once the transaction commits.
 
     Args:
-        notify: explicit names of background work, e.g. `"allocation.run_pass"`.
+        notify: `NOTIFY_ALLOCATION`, `NOTIFY_EXECUTION`.
         topics: e.g. `"queue.3"`, `"task.<id>"`, `"overview"`.
     """
     names, changed = tuple(notify), tuple(topics)
@@ -169,12 +172,12 @@ def listen(name: str, received: Callable[[], None], stopped: threading.Event) ->
             with _connection() as client, client.pubsub(ignore_subscribe_messages=True) as channel:
                 channel.subscribe(channel_name(name))
                 if not is_connected:
-                    log.info("notification.restored")
+                    log.info("notification.listener_connected")
                 is_connected = True
                 _receive(channel, received, stopped)
         except redis.RedisError as error:
             if is_connected:
-                log.warning("notification.lost", error=str(error))
+                log.warning("notification.listener_disconnected", error=str(error))
             is_connected = False
             stopped.wait(LISTEN_AGAIN_S)
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict
 from apps.core.model_errors import from_model_error
-from apps.core.notifications import after_commit
+from apps.core.notifications import NOTIFY_ALLOCATION, NOTIFY_EXECUTION, after_commit
 from apps.events.services import event_record, undo_check
 from apps.nodes.models import Installation, Node, NodeState, PoolDrift, Volume
 from apps.nodes.permissions import VOLUMES
@@ -112,7 +112,7 @@ def node_declare_off(*, actor: User | None, node: Node, reason: str) -> Node:
     row.save(update_fields=["off_at"])
     details = {"reason": reason, "before": before, "after": {"is_off": True}}
     _record("node.declared_off", "node", row, actor, details)
-    after_commit(notify=["execution.poll"])
+    after_commit(notify=[NOTIFY_EXECUTION])
     return row
 
 
@@ -187,7 +187,7 @@ def node_ask_removal(*, actor: User | None, node: Node, notes: Mapping[str, Any]
     row.is_draining, row.preflight_failures = True, 0
     row.save(update_fields=["removal_asked_at", "is_draining", "preflight_failures"])
     _record("node.removal_asked", "node", row, actor, notes)
-    after_commit(notify=["execution.poll"])
+    after_commit(notify=[NOTIFY_EXECUTION])
     return row
 
 
@@ -208,7 +208,7 @@ def node_drop(*, actor: User | None, node: Node, notes: Mapping[str, Any]) -> No
         ]
     )
     _record("node.removed", "node", row, actor, notes)
-    after_commit(notify=["execution.poll"])
+    after_commit(notify=[NOTIFY_EXECUTION])
     return row
 
 
@@ -282,7 +282,7 @@ def restore_confirm(*, actor: User | None) -> Installation:
     row.restore_confirmed_at = row.restore_confirmed_at or timezone.now()
     row.save(update_fields=["restore_confirmed_at"])
     _record_installation("installation.restore_confirmed", actor, {})
-    after_commit(notify=["execution.poll"])
+    after_commit(notify=[NOTIFY_EXECUTION])
     return row
 
 
@@ -397,4 +397,4 @@ def _record(
         data={"name": row.name, **data},
         topics=["nodes", "overview"],
     )
-    after_commit(notify=["allocation.run_pass"])
+    after_commit(notify=[NOTIFY_ALLOCATION])

@@ -1,7 +1,7 @@
 """`make bench`: every measurement of this machine in one run, each next to what it is judged by.
 
 Names of parts as arguments run only those: engine, passes, enqueue, latency, pages, permissions,
-live; and execution and nodes, which run only when they are named.
+usage, live; and execution and nodes, which run only when they are named.
 """
 
 import os
@@ -12,7 +12,18 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.bench import engine, enqueue, execution, latency, live, nodes, pages, passes, permissions
+from tests.bench import (
+    engine,
+    enqueue,
+    execution,
+    latency,
+    live,
+    nodes,
+    pages,
+    passes,
+    permissions,
+    usage,
+)
 
 Row = tuple[str, str, str, str]
 
@@ -127,6 +138,25 @@ def page_rows() -> Iterator[Row]:
     )
 
 
+def usage_rows() -> Iterator[Row]:
+    """Reports of a month, and the booking of attempts."""
+    figure = usage.measure()
+    by = ", ".join(f"by {name} {ms:.0f} ms" for name, ms in figure.report_ms.items())
+    yield (
+        f"usage, a month of {figure.rows:,} sums, {figure.live:,} live attempts",
+        f"{by}; page {figure.page_ms:.0f} ms in {figure.queries} queries",
+        f"{figure.empty_ms:.0f} ms a page with nothing",
+        "100 ms, by owner 500 ms",
+    )
+    each_ms = figure.booked_ms / figure.attempts
+    yield (
+        f"usage, {figure.attempts:,} attempts booked",
+        f"{figure.booked_ms:.0f} ms ({each_ms:.2f} ms each)",
+        f"{figure.booked_ms / figure.updated_ms:.1f} times one UPDATE of them",
+        "",
+    )
+
+
 def permission_rows() -> Iterator[Row]:
     """The cost of permissions."""
     for figure in permissions.measure():
@@ -170,6 +200,7 @@ PARTS: dict[str, Callable[[], Iterator[Row]]] = {
     "latency": latency_rows,
     "pages": page_rows,
     "permissions": permission_rows,
+    "usage": usage_rows,
     "live": live_rows,
     "execution": execution_rows,
     "nodes": node_rows,

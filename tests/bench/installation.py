@@ -14,7 +14,7 @@ from tests.services.redis import running_redis
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def saml_response_of(module: str) -> Any:
+def result_of(module: str) -> Any:
     """What the module prints as its last line, as JSON; it has a PostgreSQL and a Redis."""
     with (
         running_postgres(durable=True) as cluster,

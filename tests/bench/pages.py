@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.bench.installation import saml_response_of
+from tests.bench.installation import result_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,4 +19,4 @@ class Figure:
 
 def measure() -> Figure:
     """Ask both pages in turns."""
-    return Figure(**saml_response_of("tests.bench.pages_installation"))
+    return Figure(**result_of("tests.bench.pages_installation"))

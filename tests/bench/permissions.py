@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.bench.installation import saml_response_of
+from tests.bench.installation import result_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,4 +17,4 @@ class Figure:
 
 def measure() -> list[Figure]:
     """Ask all pages in turns, as each reader."""
-    return [Figure(**one) for one in saml_response_of("tests.bench.permissions_installation")]
+    return [Figure(**one) for one in result_of("tests.bench.permissions_installation")]

@@ -42,6 +42,20 @@ def test_the_history_of_use_is_that_of_the_attempts(
     assert (after["span"], after["step"]) == ("24 hours", "15 min")
 
 
+def test_another_time_can_be_chosen(
+    example: Example, alice: User, client_for: ClientFor, submit: Submit, run_in: RunIn
+) -> None:
+    client, path = client_for(alice), reverse("policy_usage", args=[example.dev.pk])
+    since = timezone.now() - timedelta(days=40)
+    run_in(submit(alice, "runs"), example.h100, since=since)
+
+    spans = {hours: client.get(path, {"hours": hours}).json() for hours in ("3", "168", "720", "x")}
+
+    assert [one["span"] for one in spans.values()] == ["3 hours", "7 days", "30 days", "24 hours"]
+    assert spans["720"]["step"] == "7 h 30 min"
+    assert spans["720"]["gpu"] == [4.0] * 96
+
+
 def test_the_history_begins_when_the_installation_has_something_to_tell(
     example: Example, root: User, alice: User, client_for: ClientFor, submit: Submit, run_in: RunIn
 ) -> None:

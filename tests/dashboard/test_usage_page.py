@@ -62,6 +62,16 @@ def test_the_chart_stacks_lines_and_says_what_a_day_had(example: Example, root: 
 
 
 @pytest.mark.usefixtures("used")
+def test_below_a_single_top_the_chart_stacks_its_policies(example: Example, root: User) -> None:
+    Policy.objects.filter(pk=example.research.pk).update(parent=example.dev)
+
+    chart = chart_of(usage_report(root, UsagePeriod.last_days(3), UsageGroup.POLICY))
+
+    assert chart.series == (("Research", "policy"), ("Dev itself", "profile"))
+    assert chart.bars[1].label.endswith("Research 6 h, Dev itself 30 h")
+
+
+@pytest.mark.usefixtures("used")
 def test_all_but_the_largest_lines_are_one_in_the_chart(example: Example, root: User) -> None:
     row = PolicyDay.objects.latest("pk")
     for number in range(8):

@@ -69,6 +69,8 @@ class TestedNode:
     def __init__(self, client: NodeClient) -> None:
         self.client = client
         self.logs: dict[MemberKey, bytes] = {}
+        # Up to where they are read; further than they are long where the node dropped bytes.
+        self.log_ends: dict[MemberKey, int] = {}
         self.seen = ""
 
     def launch(self, *command: str, **changes: object) -> Launching:
@@ -115,6 +117,7 @@ class TestedNode:
         for part in outcome.answer.logs:
             known = self.logs.get(part.member, b"")
             self.logs[part.member] = known + part.content
+            self.log_ends[part.member] = part.offset + len(part.content)
         return outcome.answer
 
     def wait_for(
@@ -133,7 +136,7 @@ class TestedNode:
         """Follow the member to its end and to the end of its log."""
         return self.wait_for(
             member,
-            lambda one: one.state == "exited" and len(self.logs.get(member, b"")) >= one.log_bytes,
+            lambda one: one.state == "exited" and self.log_ends.get(member, 0) >= one.log_bytes,
         )
 
     def wait_for_log(self, member: MemberKey, words: bytes) -> None:
@@ -157,7 +160,7 @@ class TestedNode:
 
     def position(self, member: MemberKey) -> LogPosition:
         """Where the gathered log of the member ends."""
-        offset = len(self.logs.get(member, b""))
+        offset = self.log_ends.get(member, 0)
         return LogPosition(member.task_id, member.generation, member.rank, offset)
 
 

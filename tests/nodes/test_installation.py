@@ -20,7 +20,7 @@ from apps.execution.services.restore_detection import (
 from apps.nodes.models import Installation, Node
 from apps.tasks.models import Task
 from rpm.health import check_nodes
-from tests.allocation.state import enqueue, make_node
+from tests.allocation.state import enqueue, make_node, make_server
 from tests.people import Example
 
 
@@ -100,6 +100,7 @@ def test_a_node_that_has_heard_of_more_than_there_is_stops_all_passes(
 def test_a_serial_that_was_never_given_out_concerns_its_node_alone(
     node: Node, root: User, ahead: int, signed: str
 ) -> None:
+    make_server()
     serial = own_serial() + ahead
     given_out = {"another": serial_signature(own_serial()), "itself": serial_signature(serial)}
     signature = given_out.get(signed, signed)

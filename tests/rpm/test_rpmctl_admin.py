@@ -140,8 +140,8 @@ def test_pools_are_listed_with_what_their_nodes_have(
 
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [
-        f"{example.bare_metal.name}\t0/0\t8 gpu\t-\t\t-",
-        f"{example.h100.name}\t1/1\t8 gpu\t6 gpu\t\tenforced",
+        f"{example.bare_metal.name}\t0/0\t8 gpu\t-\t-\t\t-",
+        f"{example.h100.name}\t1/1\t8 gpu\t-\t6 gpu\t\tenforced",
     ]
     assert done.stderr == f"{example.h100.name}: Configured 8 GPU, healthy nodes have 6.\n"
     assert rpmctl(live_server, charlie, "pools").stdout == ""

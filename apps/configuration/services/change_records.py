@@ -7,10 +7,9 @@ from apps.accounts.models import User
 from apps.configuration.document_diff import before_and_after
 from apps.configuration.models import Revision
 from apps.configuration.selectors import live_document, revision_document
-from apps.core.notifications import after_commit
+from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.events.services import event_record
 from apps.policies.document import Document, as_data
-from apps.tasks.lifecycle.transitions import NOTIFY_ALLOCATION
 
 
 def revision_add(*, actor: User | None, note: str) -> Revision:

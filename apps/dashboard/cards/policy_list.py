@@ -16,8 +16,8 @@ from apps.dashboard.cards.policies import PolicyRow, policy_rows
 from apps.dashboard.cards.sparklines import span_words
 from apps.dashboard.cards.words import REASONS, UNKNOWN_REASON, Word
 from apps.dashboard.live import Sharing, card, topics_of
-from apps.dashboard.selectors.usage_history import HOURS, history_start
 from apps.usage.selectors.current_usage import Usage
+from apps.usage.selectors.usage_history import HOURS, history_start
 from apps.usage.selectors.waiting_tasks import WaitingTasks, waiting_sum
 
 # Sort columns of the list, largest first. Child policies stay below their parent.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from apps.dashboard.cards.words import duration_text
-from apps.dashboard.selectors.usage_history import HOURS
+from apps.usage.selectors.usage_history import HOURS
 
 # The curve's own units, as in its template; a little is left free above and below.
 WIDTH = 96
@@ -13,9 +13,11 @@ HEIGHT = 24
 MARGIN = 2
 
 
-def span_words(seconds: float) -> str:
-    """How much time a curve covers: `24 hours`, or less where there is no more: `40 min`."""
-    return f"{HOURS} hours" if seconds >= HOURS * 3600 else duration_text(seconds)
+def span_words(seconds: float, *, hours: int = HOURS) -> str:
+    """How much time a curve covers: `24 hours`, `7 days`, or less where there is no more."""
+    if seconds < hours * 3600:
+        return duration_text(seconds)
+    return f"{hours} hours" if hours <= HOURS else f"{hours // 24} days"
 
 
 @dataclass(frozen=True, slots=True)

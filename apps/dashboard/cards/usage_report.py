@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from apps.dashboard.cards.words import duration_text
 from apps.tasks.lifecycle.states import AttemptTier
@@ -157,7 +158,7 @@ def table_of(report: UsageReport) -> UsageTable:
     )
     kinds = _kinds(report.lines)
     rows = tuple(
-        LineRow(one.label, min(one.depth, DEEPEST), kinds.get(id(one), ""), _measures(one, tiers))
+        LineRow(one.label, min(one.depth, DEEPEST), kinds.get(one.key, ""), _measures(one, tiers))
         for one in report.lines
     )
     everything = UsageLine(None, "Total", report.total, report.before)
@@ -188,11 +189,11 @@ def chart_of(report: UsageReport) -> UsageChart:
     """The largest lines have a colour each, the others one together."""
     kinds = _kinds(report.lines)
     tops = _stacked_lines(report.lines)
-    coloured = [one for one in tops if id(one) in kinds]
+    coloured = [one for one in tops if one.key in kinds]
     rest = UsageSums()
     for one in tops[len(coloured) :]:
         rest.add_all(one.sums)
-    stacked = [(one.label, kinds[id(one)], one.sums) for one in coloured]
+    stacked = [(one.label, kinds[one.key], one.sums) for one in coloured]
     if rest["held"]:
         stacked.append(("Smaller lines", REST, rest))
     count = (report.period.end - report.period.start) // report.step
@@ -212,14 +213,23 @@ def chart_of(report: UsageReport) -> UsageChart:
 
 
 def _stacked_lines(lines: Sequence[UsageLine]) -> list[UsageLine]:
-    """Those that together are everything: the lines that are below no other one."""
-    return [one for one in lines if one.depth == 0 and one.sums["held"]]
+    """Those that together are everything: the policies below a single top one, or all tops."""
+    tops = [one for one in lines if one.depth == 0 and one.sums["held"]]
+    below = [one for one in lines if one.depth == 1 and one.sums["held"]]
+    if len(tops) > 1 or not below:
+        return tops
+    (top,) = tops
+    own = UsageSums()
+    own.add_all(top.sums)
+    for one in below:
+        own.add_all(one.sums, sign=-1)
+    parts = [*below, UsageLine(top.key, f"{top.label} itself", own, UsageSums())]
+    return [one for one in parts if one.sums["held"]]
 
 
-def _kinds(lines: Sequence[UsageLine]) -> dict[int, str]:
-    """The colours of the largest lines, by the identity of the line."""
-    tops = _stacked_lines(lines)
-    return {id(one): kind for one, kind in zip(tops, SERIES, strict=False)}
+def _kinds(lines: Sequence[UsageLine]) -> dict[Any, str]:
+    """The colours of the largest lines by their key."""
+    return {one.key: kind for one, kind in zip(_stacked_lines(lines), SERIES, strict=False)}
 
 
 def _bar(

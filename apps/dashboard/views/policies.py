@@ -23,9 +23,15 @@ from apps.dashboard.cards.sparklines import Sparkline, span_words
 from apps.dashboard.cards.start_rows import start_rows
 from apps.dashboard.cards.words import duration_text
 from apps.dashboard.selectors.people import people_of
-from apps.dashboard.selectors.usage_history import HOURS, as_gpu, usage_history, usage_of_each
 from apps.policies.models import Policy, Queue
 from apps.policies.selectors import policy_applies_to, policy_family
+from apps.usage.selectors.usage_history import (
+    HOURS,
+    SPANS,
+    as_gpu,
+    usage_history,
+    usage_of_each,
+)
 
 SPARKLINE_STEPS = 48
 # As many queues as are asked what can be started.
@@ -80,14 +86,16 @@ def policy_can_start(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 @never_cache
 def policy_usage(request: HttpRequest, pk: int) -> HttpResponse:
-    """Use of the last day, for the plot."""
+    """Use of the last `?hours=`, for the plot; by default of a day."""
     policy = policy_or_404(person(request), pk)
     now = timezone.now()
-    history = usage_history(policy_family(policy.pk), until=now, hours=HOURS)
+    given = request.GET.get("hours", "")
+    hours = next((one for one in SPANS if str(one) == given), HOURS)
+    history = usage_history(policy_family(policy.pk), until=now, hours=hours)
     span_s = (now - history.began).total_seconds()
     return JsonResponse(
         {
-            "span": span_words(span_s),
+            "span": span_words(span_s, hours=hours),
             "step": duration_text(span_s / len(history.at)),
             "at": [int(at.timestamp()) for at in history.at],
             "gpu": as_gpu(history.values),

@@ -279,7 +279,10 @@ def _read_logs(watched: list[WatchedLog]) -> list[dict[str, Any]]:
 
 
 def _read_log(watched: WatchedLog) -> dict[str, Any] | None:
-    """New bytes of one log, None when there are none; `offset` jumps over what was thrown away."""
+    """New bytes of one log, None when there are none; `offset` jumps over what was thrown away.
+
+    Without a byte behind that, too: otherwise the end of the log would never be reached.
+    """
     member = watched.member
     dropped = _dropped(member)
     offset = max(watched.offset, dropped)
@@ -289,7 +292,7 @@ def _read_log(watched: WatchedLog) -> dict[str, Any] | None:
             content = source.read(LOG_BYTES)
     except FileNotFoundError:
         return None
-    if not content:
+    if not content and offset == watched.offset:
         return None
     return {
         **member.identity._asdict(),

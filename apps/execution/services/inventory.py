@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from apps.core.notifications import after_commit
+from apps.core.notifications import NOTIFY_ALLOCATION, NOTIFY_EXECUTION, after_commit
 from apps.core.units import milli, milli_text
 from apps.events.models import Event
 from apps.events.services import event_record
@@ -72,7 +72,7 @@ def node_store_inventory(node: Node, inventory: NodeInventory, clocks: Clocks) -
         node.boot_id = node.boot_id or clocks.boot_id
         node.capacity, node.report = capacity, report
         if changed:
-            after_commit(notify=["allocation.run_pass"], topics=_topics(node))
+            after_commit(notify=[NOTIFY_ALLOCATION], topics=_topics(node))
 
 
 def devices_elsewhere(node: Node, reported: Iterable[DeviceReport]) -> QuerySet[Device]:
@@ -119,7 +119,7 @@ def node_mark_healthy(node: Node, problem: str = "") -> None:
         if before != NodeState.HEALTHY:
             facts = {"name": node.name, "before": before, "was_off": was_off is not None}
             _record_event(node, "node.healthy", facts)
-            after_commit(notify=["execution.poll"])
+            after_commit(notify=[NOTIFY_EXECUTION])
 
 
 def node_mark_back(node: Node, words: str) -> None:
@@ -166,7 +166,7 @@ def _changed_to(node: Node, state: str, detail: str) -> None:
     if state != node.state:
         _record_event(node, f"node.{state}", {"detail": plain(detail)})
         # Its work is suspect from now on.
-        after_commit(notify=["execution.poll"])
+        after_commit(notify=[NOTIFY_EXECUTION])
     node.state = state
 
 
@@ -296,7 +296,7 @@ def _record_event(node: Node, kind: str, data: dict[str, Any]) -> None:
     event_record(
         kind, actor=None, object_type="node", object_id=node.pk, data=data, topics=_topics(node)
     )
-    after_commit(notify=["allocation.run_pass"])
+    after_commit(notify=[NOTIFY_ALLOCATION])
 
 
 def _record_event_limited(node: Node, kind: str, data: dict[str, Any]) -> None:
@@ -306,7 +306,7 @@ def _record_event_limited(node: Node, kind: str, data: dict[str, Any]) -> None:
     if nth is None or nth < timezone.now() - EVENTS_WITHIN:
         _record_event(node, kind, data)
     else:
-        after_commit(notify=["allocation.run_pass"], topics=_topics(node))
+        after_commit(notify=[NOTIFY_ALLOCATION], topics=_topics(node))
 
 
 def _topics(node: Node) -> list[str]:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict, RpmError
 from apps.core.model_errors import from_model_error
-from apps.core.notifications import after_commit
+from apps.core.notifications import NOTIFY_ALLOCATION, NOTIFY_EXECUTION, after_commit
 from apps.events.services import event_record
 from apps.execution.bundle import HOME
 from apps.execution.client import NodeClient
@@ -145,7 +145,7 @@ def node_add(
         node_mark_healthy(node)
         Node.objects.filter(pk=node.pk).update(served_by="", served_until=None)
         _record_added(actor, node, host_key)
-        after_commit(notify=["allocation.run_pass", "execution.poll"], topics=["nodes"])
+        after_commit(notify=[NOTIFY_ALLOCATION, NOTIFY_EXECUTION], topics=["nodes"])
     return node
 
 

@@ -15,7 +15,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from apps.core.keyring import is_signed, sign
-from apps.core.notifications import after_commit
+from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.events.models import Event
 from apps.events.services import event_record
 from apps.execution.services.inventory import node_record_refused_serial
@@ -103,7 +103,7 @@ def restore_settle() -> bool:
         if settled:
             _outgrow(row.highest_serial)
             _record("installation.settled", {})
-            after_commit(notify=["allocation.run_pass"])
+            after_commit(notify=[NOTIFY_ALLOCATION])
     return bool(settled)
 
 

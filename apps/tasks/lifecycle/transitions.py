@@ -10,10 +10,8 @@ from typing import Any, Final
 
 from django.db.models import F
 
+from apps.core.notifications import NOTIFY_ALLOCATION, NOTIFY_EXECUTION
 from apps.tasks.lifecycle.states import ENDED_STATES, AttemptState, TaskState
-
-NOTIFY_ALLOCATION: Final = "allocation.run_pass"
-NOTIFY_EXECUTION: Final = "execution.poll"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

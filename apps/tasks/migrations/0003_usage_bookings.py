@@ -33,6 +33,14 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("until", models.DateTimeField()),
+                (
+                    "attempt",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="past_tiers",
+                        to="tasks.attempt",
+                    ),
+                ),
             ],
             options={
                 "ordering": ["until"],
@@ -67,15 +75,6 @@ class Migration(migrations.Migration):
             model_name="attempt",
             index=models.Index(
                 condition=models.Q(("is_booked", False)), fields=["id"], name="attempt_not_booked"
-            ),
-        ),
-        migrations.AddField(
-            model_name="pasttier",
-            name="attempt",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE,
-                related_name="past_tiers",
-                to="tasks.attempt",
             ),
         ),
     ]

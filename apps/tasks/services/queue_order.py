@@ -14,12 +14,12 @@ from django.utils import timezone
 from apps.access.selectors import queues_visible_to
 from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict, NotAllowed, NotFound, Stale
-from apps.core.notifications import after_commit
+from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.events.services import NewEvent, events_record, undo_check
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
-from apps.tasks.lifecycle.transitions import CHANGE_QUEUE, NOTIFY_ALLOCATION
+from apps.tasks.lifecycle.transitions import CHANGE_QUEUE
 from apps.tasks.models import Task
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.selectors.mounts import mounts_for

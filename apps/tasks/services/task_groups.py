@@ -19,12 +19,11 @@ from django.db.models import (
 )
 
 from apps.core.errors import Conflict
-from apps.core.notifications import after_commit
+from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.core.statements import Parameter, Statement
 from apps.policies.models import Policy, Queue
 from apps.policies.selectors import may_exceed_limit
 from apps.tasks.lifecycle.states import TaskState
-from apps.tasks.lifecycle.transitions import NOTIFY_ALLOCATION
 from apps.tasks.models import Task, TaskGroup
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.shapes import TaskShape

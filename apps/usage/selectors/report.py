@@ -122,7 +122,7 @@ class UsageSums:
         self.tiers[tier] += held
         self.steps[step] += held
 
-    def add_all(self, other: "UsageSums") -> None:
+    def add_all(self, other: "UsageSums", *, sign: int = 1) -> None:
         pairs: tuple[tuple[dict[Any, int], Mapping[Any, int]], ...] = (
             (self.measures, other.measures),
             (self.tiers, other.tiers),
@@ -130,7 +130,7 @@ class UsageSums:
         )
         for mine, theirs in pairs:
             for key, value in theirs.items():
-                mine[key] = mine.get(key, 0) + value
+                mine[key] = mine.get(key, 0) + sign * value
 
     def __getitem__(self, measure: str) -> int:
         return self.measures[measure]

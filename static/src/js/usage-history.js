@@ -1,10 +1,11 @@
-// Draws `data-source` as a plot, in the reader's zone, and draws it again when a card of the page
-// has changed, at most every few seconds, and once a minute.
+// Draws `data-source` as a plot of the hours that are chosen, in the reader's zone, and draws it
+// again when a card of the page has changed, at most every few seconds, and once a minute.
 import { timeZone } from "./local-time.js";
 
 const LEAST_MS = 5_000;
 const EVERY_MS = 60_000;
 const HEIGHT = 160;
+const DAY_S = 86_400;
 let library = null;
 
 export default function usageHistory(panel) {
@@ -13,11 +14,14 @@ export default function usageHistory(panel) {
   let plot = null;
   let known = null;
   let timer = 0;
+  let hours = "24";
 
   async function refresh() {
     timer = 0;
-    const reply = await fetch(panel.dataset.source).catch(() => null);
-    if (!reply?.ok || reply.redirected) return;
+    const asked = hours;
+    const reply = await fetch(`${panel.dataset.source}?hours=${asked}`).catch(() => null);
+    // What was chosen meanwhile has a request of its own.
+    if (!reply?.ok || reply.redirected || asked !== hours) return;
     known = await reply.json();
     panel.querySelector("h2").textContent = `Use of the last ${known.span}`;
     summary.textContent = `Mean ${known.mean} GPU, in the busiest ${known.step} ${known.highest} GPU`;
@@ -25,6 +29,15 @@ export default function usageHistory(panel) {
     place.removeAttribute("aria-labelledby");
     if (plot) plot.setData([known.at, known.gpu]);
     else draw();
+  }
+
+  for (const button of panel.querySelectorAll("[data-hours]")) {
+    button.addEventListener("click", () => {
+      hours = button.dataset.hours;
+      for (const one of panel.querySelectorAll("[data-hours]"))
+        one.setAttribute("aria-pressed", String(one === button));
+      refresh();
+    });
   }
 
   function draw() {
@@ -75,7 +88,7 @@ function options(width) {
     cursor: { show: false },
     scales: { y: { range: (_plot, _least, most) => [0, Math.max(1, most * 1.1)] } },
     axes: [
-      { ...axis, size: 24, values: (_plot, times) => times.map(clock) },
+      { ...axis, size: 24, space: 80, values: (_plot, times) => times.map(clock) },
       { ...axis, size: 36 },
     ],
     series: [
@@ -85,8 +98,11 @@ function options(width) {
   };
 }
 
-function clock(seconds) {
-  return new Date(seconds * 1000).toLocaleTimeString(undefined, {
+function clock(seconds, _number, times) {
+  const at = new Date(seconds * 1000);
+  if (times.at(-1) - times[0] >= 2 * DAY_S)
+    return at.toLocaleDateString(undefined, { timeZone, day: "numeric", month: "short" });
+  return at.toLocaleTimeString(undefined, {
     timeZone,
     hour: "2-digit",
     minute: "2-digit",

@@ -63,6 +63,21 @@ def test_a_task_that_takes_space_again_and_again_is_ended(
     )
 
 
+def test_the_end_of_a_log_that_was_thrown_away_is_reached(node: TestedNode, tmp_path: Path) -> None:
+    request = node.launch_request("true")
+    node.client.launch(request)
+    node.wait_for_exit(member_of(request))
+    identity = MemberIdentity(request.task_id, request.generation, request.rank)
+    # As if it had written 7 bytes, which went before they were read.
+    MemberFolder(str(tmp_path / "home"), identity).write("dropped.json", {"bytes": 7})
+
+    ended = node.wait_for_exit(member_of(request))
+
+    assert ended.log_bytes == 7
+    assert node.log_ends[member_of(request)] == 7
+    assert node.logs[member_of(request)] == b""
+
+
 def test_a_log_that_was_written_counts_by_its_length(tmp_path: Path) -> None:
     member = MemberFolder(str(tmp_path), MemberIdentity("t1", 1, 0))
     log = Path(member.path("log"))

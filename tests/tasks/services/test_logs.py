@@ -153,6 +153,15 @@ def test_a_hole_is_marked_as_a_cut(member: Member) -> None:
     assert log_from(Attempt.objects.get(), rank=0, offset=3).offset == 10
 
 
+def test_a_hole_at_the_end_moves_the_offset_and_marks_the_cut(member: Member) -> None:
+    append(member, 0, b"written")
+
+    assert append(member, 20, b"") == 20
+
+    member.refresh_from_db()
+    assert (member.log_offset, Attempt.objects.get().log_is_cut) == (20, True)
+
+
 def test_what_comes_after_the_bound_is_dropped_and_the_cut_marked(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.core.notifications import listen
+from apps.core.notifications import NOTIFY_EXECUTION, listen
 from apps.execution.node_server.identity import is_here
 from apps.execution.node_server.server import NodeServer
 from apps.nodes.selectors import serving_processes
@@ -38,6 +38,6 @@ class Command(BaseCommand):
         self.stdout.write("Serving nodes. Ctrl-C ends it.")
         self.stdout.flush()
         try:
-            listen("execution.poll", server.wake, stopped)
+            listen(NOTIFY_EXECUTION, server.wake, stopped)
         finally:
             server.stop()

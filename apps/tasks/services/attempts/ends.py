@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from apps.core.notifications import after_commit
+from apps.core.notifications import NOTIFY_ALLOCATION, NOTIFY_EXECUTION, after_commit
 from apps.policies.models import Queue
 from apps.tasks.details import shorten
 from apps.tasks.lifecycle.states import (
@@ -18,16 +18,7 @@ from apps.tasks.lifecycle.states import (
     MemberState,
     TaskState,
 )
-from apps.tasks.lifecycle.transitions import (
-    ASK_TO_STOP,
-    DEQUEUE,
-    FINISH,
-    LOSE,
-    NOTIFY_ALLOCATION,
-    NOTIFY_EXECUTION,
-    REQUEUE,
-    STOP,
-)
+from apps.tasks.lifecycle.transitions import ASK_TO_STOP, DEQUEUE, FINISH, LOSE, REQUEUE, STOP
 from apps.tasks.lifecycle.writers import TaskSubject, attempt_transition, task_transition
 from apps.tasks.models import Attempt, HeldDevice, Member, Task
 from apps.tasks.services.attempts.next_state import MemberResult, NextState, next_state

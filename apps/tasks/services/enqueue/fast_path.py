@@ -25,10 +25,9 @@ from apps.accounts.services.credentials import credential_by_pair, secret_hash
 from apps.accounts.services.throttling import credential_admit, guesser_check
 from apps.core.errors import Unavailable
 from apps.core.ids import uuid7
-from apps.core.notifications import notify_now
+from apps.core.notifications import NOTIFY_ALLOCATION, notify_now
 from apps.policies.models import Queue
 from apps.tasks.acceptance import NO_MOUNTS, Mounts, QueueFacts, accept
-from apps.tasks.lifecycle.transitions import NOTIFY_ALLOCATION
 from apps.tasks.models import Task
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.services.enqueue.new_tasks import columns

@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from apps.core.notifications import after_commit
+from apps.core.notifications import NOTIFY_EXECUTION, after_commit
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState, MemberState
 from apps.tasks.lifecycle.transitions import RELEASE_LAUNCH
 from apps.tasks.lifecycle.writers import attempt_transition
@@ -43,7 +43,7 @@ def member_note_ready(*, member_id: int, token: str) -> int | None:
             return None
         if member.ready_at is None:
             # The last one: the others wait for it.
-            after_commit(notify=["execution.poll"])
+            after_commit(notify=[NOTIFY_EXECUTION])
         return attempt.master_port or PORTS[0]
 
 

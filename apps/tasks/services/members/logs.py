@@ -90,7 +90,7 @@ def _log_change(member_id: int, offset: int, content: bytes) -> LogChange:
         hidden, kept = mask_piece(written, kept, needles)
         if hidden != written:
             ends = _with_end(before, hidden)
-    return LogChange(known, start, start + len(fresh) if fresh else known, kept, ends)
+    return LogChange(known, start, start + len(fresh), kept, ends)
 
 
 def _pieces_before(member: Member, start: int) -> list[AttemptLog]:

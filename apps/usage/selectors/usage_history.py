@@ -1,4 +1,4 @@
-"""How much GPU a policy held over time, from its attempts: nothing is sampled, nothing is lost."""
+"""GPUs that policies held in the last hours and days, in finer steps than the sums have."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,6 +12,8 @@ from apps.tasks.models import Attempt
 from apps.usage.selectors.current_usage import GPU
 
 HOURS = 24
+# What the page of a policy offers.
+SPANS = (3, HOURS, 7 * 24, 30 * 24)
 STEPS = 96
 # A line is at least this long, however young the installation is.
 LEAST = timedelta(minutes=5)
