@@ -305,7 +305,7 @@ def test_plot_and_figures_refresh_by_themselves(
     before = waiting.inner_text()
 
     with (
-        page.expect_response(re.compile(r"/usage/$"), timeout=scale_timeout_ms(60)),
+        page.expect_response(re.compile(r"/usage/\?hours=24$"), timeout=scale_timeout_ms(60)),
         page.expect_response(re.compile(r"/can-start/$"), timeout=scale_timeout_ms(60)),
     ):
         site.manage("shell", "-c", ENQUEUE)

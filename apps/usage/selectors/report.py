@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import F, Q, Sum
+from django.db.models import Q, Sum
 
 from apps.access.selectors import policies_managed_by, policies_visible_to
 from apps.accounts.models import User
@@ -25,7 +25,7 @@ from apps.usage.models import (
     PolicyHour,
     QueueDay,
 )
-from apps.usage.selectors.bookings import bookings_of
+from apps.usage.selectors.bookings import Booking, bookings_of
 from apps.usage.selectors.labels import Labels, UsageGroup, labels_of
 
 HOUR = timedelta(hours=1)
@@ -115,12 +115,10 @@ class UsageSums:
     tiers: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     steps: defaultdict[datetime, int] = field(default_factory=lambda: defaultdict(int))
 
-    def add(self, step: datetime, tier: str, measures: Mapping[str, int]) -> None:
+    def add(self, tier: str, measures: Mapping[str, int]) -> None:
         for name, value in measures.items():
             self.measures[name] += value
-        held = measures.get("held", 0)
-        self.tiers[tier] += held
-        self.steps[step] += held
+        self.tiers[tier] += measures.get("held", 0)
 
     def add_all(self, other: "UsageSums", *, sign: int = 1) -> None:
         pairs: tuple[tuple[dict[Any, int], Mapping[Any, int]], ...] = (
@@ -192,8 +190,8 @@ def usage_report(
         raise _problem("pool", "there are no sums of single pools by queue or owner")
     with _consistent_reads():
         scope = _Scope.of(viewer)
-        now = _sums_by_key(period, by, scope, pool)
-        before = _sums_by_key(period.before, by, scope, pool)
+        now = _sums_by_key(period, by, scope, pool, has_steps=True)
+        before = _sums_by_key(period.before, by, scope, pool, has_steps=False)
         labels = labels_of(by, viewer, {*now, *before})
     total, total_before = _sum_of(now.values()), _sum_of(before.values())
     lines = _lines(now, before, labels, others=OTHER_OWNERS if by is UsageGroup.OWNER else HIDDEN)
@@ -247,20 +245,33 @@ def _consistent_reads() -> Iterator[None]:
 
 
 def _sums_by_key(
-    period: UsagePeriod, by: UsageGroup, scope: _Scope, pool: int | None
+    period: UsagePeriod, by: UsageGroup, scope: _Scope, pool: int | None, *, has_steps: bool
 ) -> dict[Any, UsageSums]:
     found: defaultdict[Any, UsageSums] = defaultdict(UsageSums)
     is_wanted = scope.filter() & (Q() if pool is None else Q(pool=pool))
-    for policy, key, step, tier, measures in (
-        *_booked_rows(period, by, is_wanted),
-        *_unbooked_rows(period, by, is_wanted),
-    ):
-        own = scope.owner_key(policy, key) if by is UsageGroup.OWNER else key
-        found[own].add(step, tier, measures)
+    rows = _table(period, by)._default_manager.filter(
+        is_wanted, at__gte=period.start, at__lt=period.end
+    )
+    of_policy = ("policy",) if by is UsageGroup.OWNER and scope.managed is not None else ()
+    keys = tuple(dict.fromkeys((by.value, *of_policy)))
+
+    def sums_of(row: Mapping[str, Any]) -> UsageSums:
+        key = row[by.value]
+        return found[scope.owner_key(row["policy"], key) if of_policy else key]
+
+    tiers = ("tier",) if by.has_pools else ()
+    measures = {f"sum_{name}": Sum(name) for name in MEASURES}
+    for row in rows.values(*dict.fromkeys((*keys, *tiers))).annotate(**measures).order_by():
+        sums_of(row).add(row.get("tier", ""), {name: row[f"sum_{name}"] for name in MEASURES})
+    if has_steps:
+        for row in rows.values(*keys, "at").annotate(sum=Sum("held")).order_by():
+            sums_of(row).steps[row["at"]] += row["sum"]
+    for one in _unbooked(period, is_wanted):
+        sums = sums_of({"policy": one.policy, by.value: getattr(one, by.value)})
+        sums.add(one.tier if by.has_pools else "", one.sums)
+        at = one.at if _step(period, by) == HOUR else one.at.replace(hour=0)
+        sums.steps[at] += one.sums.get("held", 0)
     return dict(found)
-
-
-_Row = tuple[int, Any, datetime, str, Mapping[str, int]]
 
 
 def _step(period: UsagePeriod, by: UsageGroup) -> timedelta:
@@ -268,22 +279,12 @@ def _step(period: UsagePeriod, by: UsageGroup) -> timedelta:
     return HOUR if period.days <= HOURLY_DAYS and by not in _TABLES else DAY
 
 
-def _booked_rows(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
-    by_policy = PolicyHour if _step(period, by) == HOUR else PolicyDay
-    table: type[Any] = _TABLES.get(by, by_policy)
-    tier = F("policy_id") if by in _TABLES else F("tier")
-    rows = table._default_manager.filter(is_wanted, at__gte=period.start, at__lt=period.end)
-    columns = {"key": F(by.value), "of_tier": tier}
-    sums = {f"sum_{name}": Sum(name) for name in MEASURES}
-    for row in rows.values("policy_id", "at").annotate(**columns).annotate(**sums).order_by():
-        measures = {name: row[f"sum_{name}"] for name in MEASURES}
-        of_tier = "" if by in _TABLES else row["of_tier"]
-        yield row["policy_id"], row["key"], row["at"], of_tier, measures
+def _table(period: UsagePeriod, by: UsageGroup) -> type[Measures]:
+    return _TABLES.get(by, PolicyHour if _step(period, by) == HOUR else PolicyDay)
 
 
-def _unbooked_rows(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterator[_Row]:
+def _unbooked(period: UsagePeriod, is_wanted: Q) -> Iterator[Booking]:
     """What live attempts hold since the last whole hour, and ends of the last minute."""
-    step = _step(period, by)
     # What ended before only counts where more than that is booked.
     is_concerned = (
         Q(ended_at__isnull=True) | Q(ended_at__gte=period.start) | Q(booked_until__gt=period.start)
@@ -292,11 +293,7 @@ def _unbooked_rows(period: UsagePeriod, by: UsageGroup, is_wanted: Q) -> Iterato
         is_wanted, is_concerned, is_booked=False, allocated_at__lt=period.end
     )
     for attempt in bookings_of(attempts, until=min(clock.now(), period.end)):
-        for one in attempt.bookings:
-            if period.start <= one.at < period.end:
-                at = one.at if step == HOUR else one.at.replace(hour=0)
-                tier = one.tier if by.has_pools else ""
-                yield one.policy, getattr(one, by.value), at, tier, one.sums
+        yield from (one for one in attempt.bookings if period.start <= one.at < period.end)
 
 
 def _sum_of(sums: Iterable[UsageSums]) -> UsageSums:

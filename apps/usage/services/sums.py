@@ -5,12 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.db import connection, transaction
 
 from apps.core import clock
-from apps.tasks.models import Attempt
+from apps.tasks.models import Attempt, PastTier
 from apps.usage.models import MEASURES, Measures, OwnerDay, PolicyDay, PolicyHour, QueueDay
 from apps.usage.selectors.bookings import (
     Booking,
@@ -58,16 +59,19 @@ def _batch_book(hour: datetime) -> int:
         has_locks = connection.features.has_select_for_update_skip_locked
         due = attempts_to_book(hour).order_by("pk")
         locked = due.select_for_update(skip_locked=True, no_key=True) if has_locks else due
-        attempts = list(locked.only("pk")[:ATTEMPTS_AT_ONCE])
-        rows = {one.pk: one for one in attempts}
+        attempts = list(locked.values_list("pk", flat=True)[:ATTEMPTS_AT_ONCE])
+        over: list[UUID] = []
+        live: defaultdict[datetime, list[UUID]] = defaultdict(list)
         sums: dict[type[Measures], dict[tuple[Any, ...], Sums]] = {table: {} for table in KEYS}
-        for one in bookings_of(Attempt.objects.filter(pk__in=rows), until=hour):
+        for one in bookings_of(Attempt.objects.filter(pk__in=attempts), until=hour):
             _collect(sums, one.bookings)
-            rows[one.attempt].booked_until = one.until
-            rows[one.attempt].is_booked = one.is_last
+            (over if one.is_last else live[one.until]).append(one.attempt)
         for table, found in sums.items():
             _add(table, found)
-        Attempt.objects.bulk_update(attempts, ["booked_until", "is_booked"])
+        Attempt.objects.filter(pk__in=over).update(is_booked=True)
+        PastTier.objects.filter(attempt__in=over).delete()
+        for until, those in live.items():
+            Attempt.objects.filter(pk__in=those).update(booked_until=until)
         return len(attempts)
 
 
