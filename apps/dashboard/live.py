@@ -7,6 +7,7 @@ context, after the same permission check.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -87,6 +88,16 @@ def key_id(key: str) -> int:
     """The id that a card's key names; 0, which no row has, for anything else."""
     # Digits of other scripts, and more of them than Python turns into a number, are no ids.
     return int(key) if key.isascii() and key.isdigit() and len(key) < MOST_DIGITS else 0
+
+
+def day_of(text: str) -> date | None:
+    """The day that an address names, such as `2026-03-01`; none for anything else."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    # The day after must be one, too.
+    return day if 1970 <= day.year < 9999 else None
 
 
 def topics_of(kind: str, ids: Iterable[Any]) -> tuple[str, ...]:

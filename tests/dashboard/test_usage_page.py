@@ -1,6 +1,6 @@
 """The page of usage: figures, chart, periods, and what wrong addresses show."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -160,12 +160,13 @@ def test_figures_are_short() -> None:
 
 
 def test_a_short_period_is_shown_by_hour(example: Example, root: User) -> None:
-    at = clock.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=3)
+    at = datetime(2026, 3, 9, 21, tzinfo=UTC)
+    days = UsagePeriod(at.date(), at.date() + timedelta(days=1))
     PolicyHour.objects.create(
         at=at, policy=example.dev, pool=example.h100, tier=AttemptTier.RESERVED, held=PER_GPU_H
     )
 
-    chart = chart_of(usage_report(root, UsagePeriod.last_days(2), UsageGroup.POLICY))
+    chart = chart_of(usage_report(root, days, UsageGroup.POLICY))
 
     assert len(chart.bars) == 48
     assert chart.bars[21].label.endswith("21:00: Dev 1 h")

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from django.db.models import QuerySet
 
 from apps.accounts.models import User
-from apps.dashboard.live import key_id
+from apps.dashboard.live import day_of, key_id
 from apps.events.models import AuditEntry
 from apps.events.selectors import AuditFilter, audit_filtered, audit_visible_to
 
@@ -43,12 +43,12 @@ class AuditQuery:
             for name in ("who", "verb", "target", "text")
         }
         days = {name: given.get(name, "") for name in ("since", "until")}
-        days = {name: day if _day(day) else "" for name, day in days.items()}
+        days = {name: day if day_of(day) else "" for name, day in days.items()}
         return cls(**texts, **days, before=key_id(given.get("before", "")))
 
     def filter(self, zone: ZoneInfo) -> AuditFilter:
         """In moments: `until` is the end of its day."""
-        since, until = _day(self.since), _day(self.until)
+        since, until = day_of(self.since), day_of(self.until)
         return AuditFilter(
             who=self.who,
             verb=self.verb,
@@ -147,15 +147,6 @@ def _zone(user: User) -> ZoneInfo:
         return ZoneInfo(user.time_zone or "UTC")
     except (ZoneInfoNotFoundError, ValueError):
         return ZoneInfo("UTC")
-
-
-def _day(text: str) -> date | None:
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        return None
-    # The day after must be one, too.
-    return day if 1970 <= day.year < 9999 else None
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:

@@ -1,7 +1,7 @@
 """Usage over time: what the policies that the person sees held, and what of it was lost."""
 
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Self
 from urllib.parse import parse_qs, urlencode
 
@@ -16,7 +16,7 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput
 from apps.dashboard.access import person
 from apps.dashboard.cards.usage_report import chart_of, table_of, totals
-from apps.dashboard.live import key_id
+from apps.dashboard.live import day_of, key_id
 from apps.usage.exports import csv_response
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import (
@@ -59,7 +59,7 @@ class UsageQuery:
         given = {key: values[-1].strip() for key, values in parse_qs(query).items()}
         since, until, problem = given.get("since", ""), given.get("until", ""), ""
         try:
-            period = UsagePeriod.parse(_day(since), _day(until))
+            period = UsagePeriod.parse(day_of(since), day_of(until))
         except BadInput as error:
             period, problem = UsagePeriod.parse(None, None), error.detail
         by = given.get("by", "")
@@ -125,10 +125,3 @@ def usage_export(request: HttpRequest) -> HttpResponse:
 
 def _is_last(period: UsagePeriod, span: int) -> bool:
     return period == UsagePeriod.last_days(span)
-
-
-def _day(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None

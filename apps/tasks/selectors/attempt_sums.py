@@ -1,4 +1,4 @@
-"""Sums over attempts of all owners, for metrics; names nobody."""
+"""Sums over attempts of all owners, for metrics and current figures; names nobody."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

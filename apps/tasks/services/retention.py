@@ -25,7 +25,6 @@ from apps.tasks.models import (
     HeldDevice,
     IdempotencyKey,
     Member,
-    PastTier,
     ReasonChange,
     Task,
 )
@@ -231,7 +230,6 @@ def _tasks_delete(batch: Sequence[Any]) -> int:
         tasks = list(locked.values_list("pk", flat=True))
         attempts = list(Attempt.objects.filter(task__in=tasks).values_list("pk", flat=True))
         AttemptLog.objects.filter(attempt__in=attempts).delete()
-        PastTier.objects.filter(attempt__in=attempts).delete()
         HeldDevice.objects.filter(member__attempt__in=attempts).delete()
         Member.objects.filter(attempt__in=attempts).delete()
         # Ended attempts may refer to each other: a victim to its beneficiary.

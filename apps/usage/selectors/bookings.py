@@ -24,8 +24,8 @@ from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, Member, PastTier
 from apps.tasks.models.attempts import WAS_STOPPED
 from apps.usage.models import WAIT_BUCKETS
+from apps.usage.selectors.current_usage import GPU
 
-GPU = "gpu"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
 HOUR_MS = 3_600_000

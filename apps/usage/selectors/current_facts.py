@@ -1,6 +1,6 @@
 """What pools, policies and queues hold now, and what waits for them."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -40,27 +40,26 @@ def current_of_pools(pools: Iterable[int]) -> dict[int, CurrentFacts]:
 
 def current_of_policies(policies: Iterable[int]) -> dict[int, CurrentFacts]:
     """Of each policy with those below it, in five queries."""
-    wanted = list(policies)
     used, running = _held("policy_id")
     parents = dict(Policy.objects.values_list("pk", "parent_id"))
-    above = {pk: [*_line(pk, parents)] for pk in parents}
-    queues = dict(
-        Queue.objects.filter(policy__in=[pk for pk in above if {*above[pk]} & {*wanted}])
-        .filter(removed_at__isnull=True)
-        .values_list("pk", "policy_id")
-    )
-    waiting = waiting_by_queue(list(queues))
+    families: dict[int, list[int]] = {pk: [] for pk in policies}
+    for policy in parents:
+        for above in _line(policy, parents):
+            if above in families:
+                families[above].append(policy)
+    queues: defaultdict[int, list[int]] = defaultdict(list)
+    concerned = {pk for family in families.values() for pk in family}
+    live = Queue.objects.filter(policy__in=concerned, removed_at__isnull=True)
+    for queue, policy in live.values_list("pk", "policy_id"):
+        queues[policy].append(queue)
+    waiting = waiting_by_queue([pk for those in queues.values() for pk in those])
     found: dict[int, CurrentFacts] = {}
-    for policy in wanted:
-        family = {pk for pk in above if policy in above[pk]}
+    for policy, family in families.items():
         sums: Counter[str] = Counter()
         for pk in family:
             sums.update(used.get(pk, {}))
-        found[policy] = _facts(
-            sums,
-            sum(running[pk] for pk in family),
-            waiting_sum(waiting[pk] for pk, owner in queues.items() if owner in family),
-        )
+        waits = waiting_sum(waiting[queue] for pk in family for queue in queues[pk])
+        found[policy] = _facts(sums, sum(running[pk] for pk in family), waits)
     return found
 
 
@@ -80,6 +79,7 @@ def _facts(used: Mapping[str, int] | None, running: int, waiting: WaitingTasks) 
 
 
 def _line(policy: int, parents: Mapping[int, int | None]) -> Iterable[int]:
+    """The policy and those above it."""
     at: int | None = policy
     while at is not None:
         yield at

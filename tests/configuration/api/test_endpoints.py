@@ -132,7 +132,8 @@ def test_a_list_takes_as_many_queries_however_long_it_is(
     many = _queries(client, noun)
 
     assert many == one
-    assert many <= 10
+    # What these hold now takes up to five more.
+    assert many <= {"pools": 9, "policies": 10}.get(noun, 8)
 
 
 def _queries(client: APIClient, noun: str) -> int:

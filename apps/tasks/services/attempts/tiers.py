@@ -34,7 +34,9 @@ def _change(tiers: Mapping[UUID, AttemptTier], tasks: list[UUID], at: datetime) 
     # An attempt that is being ended is locked, and keeps its tier.
     has_locks = connection.features.has_select_for_update_skip_locked
     locked = rows.select_for_update(skip_locked=True, no_key=True) if has_locks else rows
-    changed = list(locked.filter(pk__in=wrong).only("task_id", "tier", "booked_until"))
+    found = locked.filter(pk__in=wrong).only("task_id", "tier", "booked_until")
+    # Another run may have been faster.
+    changed = [one for one in found if one.tier != tiers[one.task_id]]
     PastTier.objects.bulk_create(
         # What is summed up keeps its tier, whatever the clock says.
         PastTier(attempt=one, tier=one.tier, until=max(at, one.booked_until or at))
