@@ -199,7 +199,7 @@ def chart_of(report: UsageReport) -> UsageChart:
     count = (report.period.end - report.period.start) // report.step
     steps = [report.period.start + number * report.step for number in range(count)]
     names = _HOUR if report.step < timedelta(days=1) else _DAY
-    top = _scale_top(max(report.total.steps[at] for at in steps))
+    top = scale_top(max(report.total.steps[at] for at in steps), unit=PER_GPU_H)
     return UsageChart(
         bars=tuple(_bar(number, steps, names, stacked, top) for number in range(count)),
         ticks=tuple(
@@ -273,11 +273,11 @@ _HOUR = _StepNames(
 )
 
 
-def _scale_top(highest: int) -> int:
-    """The end of the scale: 1, 2, 4 or 8 with as many zeros as needed, in GPU hours."""
-    hours = max(highest / PER_GPU_H, 0.001)
+def scale_top(highest: int, *, unit: int) -> int:
+    """The end of the scale: 1, 2, 4 or 8 with as many zeros as needed, times `unit`."""
+    wanted = max(highest / unit, 0.001)
     step = 0.001
-    while step * 8 < hours:
+    while step * 8 < wanted:
         step *= 10
-    factor = next(one for one in (1, 2, 4, 8) if step * one >= hours)
-    return round(step * factor * PER_GPU_H)
+    factor = next(one for one in (1, 2, 4, 8) if step * one >= wanted)
+    return round(step * factor * unit)

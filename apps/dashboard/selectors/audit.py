@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any, Self
 from urllib.parse import parse_qs, urlencode
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from django.db.models import QuerySet
 
 from apps.accounts.models import User
-from apps.dashboard.live import day_of, key_id
+from apps.dashboard.live import day_of, key_id, reader_zone
 from apps.events.models import AuditEntry
 from apps.events.selectors import AuditFilter, audit_filtered, audit_visible_to
 
@@ -93,7 +93,7 @@ class AuditPage:
 
 def audit_matching(user: User, wanted: AuditQuery) -> QuerySet[AuditEntry]:
     """The entries that the form asks for, all pages of them."""
-    return audit_filtered(audit_visible_to(user), wanted.filter(_zone(user)))
+    return audit_filtered(audit_visible_to(user), wanted.filter(reader_zone(user)))
 
 
 def audit_page(user: User, wanted: AuditQuery) -> AuditPage:
@@ -140,13 +140,6 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     else:
         shown_text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return shown_text if len(shown_text) <= LONGEST else f"{shown_text[:LONGEST]}…"
-
-
-def _zone(user: User) -> ZoneInfo:
-    try:
-        return ZoneInfo(user.time_zone or "UTC")
-    except (ZoneInfoNotFoundError, ValueError):
-        return ZoneInfo("UTC")
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:

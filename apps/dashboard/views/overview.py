@@ -6,8 +6,9 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from apps.access.selectors import queues_open_to
+from apps.access.selectors import policies_visible_to, pools_visible_to, queues_open_to
 from apps.dashboard.access import person
+from apps.dashboard.cards.history_chart import HistoryQuery, load_history_chart
 from apps.dashboard.render import card_render
 
 
@@ -30,6 +31,14 @@ def card(request: HttpRequest, name: str) -> HttpResponse:
 @require_GET
 @login_required
 def overview_page(request: HttpRequest) -> HttpResponse:
-    """The whole, and each pool."""
-    open_queues = queues_open_to(person(request)).exists()
-    return render(request, "pages/overview.html", {"may_enqueue": open_queues})
+    """The whole, each pool, and what was held."""
+    user = person(request)
+    wanted = HistoryQuery.parse(request.META.get("QUERY_STRING", ""))
+    context = {
+        "may_enqueue": queues_open_to(user).exists(),
+        "has_history": policies_visible_to(user).exists(),
+        "chart": load_history_chart(user, wanted),
+        "spans": wanted.spans(),
+        "groups": wanted.groups(has_pools=pools_visible_to(user).exists()),
+    }
+    return render(request, "pages/overview.html", context)

@@ -1,15 +1,17 @@
 """GPUs that policies held in the last hours and days, in finer steps than the sums have."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from apps.policies.models import Policy
-from apps.tasks.models import Attempt
+from apps.tasks.models import Attempt, PastTier
 from apps.usage.selectors.current_usage import GPU
+from apps.usage.selectors.labels import UsageGroup
 
 HOURS = 24
 # What the page of a policy offers.
@@ -39,20 +41,60 @@ class UsageHistory:
         return max(self.values)
 
 
+@dataclass(frozen=True, slots=True)
+class SplitHistory:
+    """The same, split: `values` by policy, pool or tier, each as long as `at`."""
+
+    began: datetime
+    at: tuple[datetime, ...]
+    values: Mapping[Any, tuple[int, ...]]
+
+
 def usage_history(
     policy_ids: Iterable[int], *, until: datetime, hours: int, steps: int = STEPS
 ) -> UsageHistory:
     """What these policies held together in the last `hours`, in two queries."""
     began = history_start(until=until, hours=hours)
     own = _own_usage(policy_ids, began=began, until=until, steps=steps)
-    step_s = (until - began).total_seconds() / steps
     return UsageHistory(
         began=began,
-        at=tuple(began + timedelta(seconds=step_s * (step + 1)) for step in range(steps)),
+        at=_ends(began, until, steps),
         values=tuple(
             round(sum(values)) for values in zip([0.0] * steps, *own.values(), strict=True)
         ),
     )
+
+
+def usage_history_by(
+    by: UsageGroup,
+    policy_ids: Iterable[int] | None,
+    *,
+    until: datetime,
+    hours: int,
+    steps: int = STEPS,
+) -> SplitHistory:
+    """What these policies held in the last `hours`, in two queries; three by tier.
+
+    Args:
+        by: `POLICY` (each itself, without those below it), `POOL` or `TIER`.
+        policy_ids: None: all, the removed ones with them.
+    """
+    began = history_start(until=until, hours=hours)
+    rows = _attempts(policy_ids, began=began, until=until)
+    if by is UsageGroup.TIER:
+        stretches = _tier_stretches(rows, began)
+    else:
+        column = "pool" if by is UsageGroup.POOL else "policy"
+        stretches = rows.values_list(
+            column, "request", "replicas", "allocated_at", "ended_at"
+        ).iterator()
+    sums = _sums(stretches, began=began, until=until, steps=steps)
+    values = {key: tuple(round(one) for one in values) for key, values in sums.items()}
+    return SplitHistory(began, _ends(began, until, steps), values)
+
+
+def _ends(began: datetime, until: datetime, steps: int) -> tuple[datetime, ...]:
+    return tuple(began + (until - began) * (step + 1) / steps for step in range(steps))
 
 
 def history_start(*, until: datetime, hours: int) -> datetime:
@@ -86,19 +128,52 @@ def usage_of_each(
 def _own_usage(
     policy_ids: Iterable[int], *, began: datetime, until: datetime, steps: int
 ) -> dict[int, list[float]]:
+    rows = _attempts(policy_ids, began=began, until=until).values_list(
+        "policy", "request", "replicas", "allocated_at", "ended_at"
+    )
+    return _sums(rows.iterator(), began=began, until=until, steps=steps)
+
+
+def _attempts(
+    policy_ids: Iterable[int] | None, *, began: datetime, until: datetime
+) -> QuerySet[Attempt]:
     rows = Attempt.objects.filter(
-        Q(ended_at__isnull=True) | Q(ended_at__gt=began),
-        policy__in=list(policy_ids),
-        allocated_at__lt=until,
-    ).values_list("policy", "request", "replicas", "allocated_at", "ended_at")
+        Q(ended_at__isnull=True) | Q(ended_at__gt=began), allocated_at__lt=until
+    ).order_by()
+    return rows if policy_ids is None else rows.filter(policy__in=list(policy_ids))
+
+
+# Key, request, replicas, and from when until when; None: it goes on.
+Stretch = tuple[Any, Mapping[str, int], int, datetime, datetime | None]
+
+
+def _tier_stretches(rows: QuerySet[Attempt], began: datetime) -> Iterator[Stretch]:
+    """Each attempt once per tier that it had."""
+    past: dict[Any, list[tuple[str, datetime]]] = defaultdict(list)
+    changes = PastTier.objects.filter(attempt__in=rows, until__gt=began).order_by("until", "pk")
+    for attempt, tier, until in changes.values_list("attempt", "tier", "until"):
+        past[attempt].append((tier, until))
+    found = rows.values_list("pk", "tier", "request", "replicas", "allocated_at", "ended_at")
+    for pk, last, request, replicas, allocated, ended in found.iterator():
+        at = allocated
+        for tier, until in past.get(pk, ()):
+            if until > at:
+                yield tier, request, replicas, at, until
+                at = until
+        yield last, request, replicas, at, ended
+
+
+def _sums(
+    stretches: Iterable[Stretch], *, began: datetime, until: datetime, steps: int
+) -> dict[Any, list[float]]:
     step_s = (until - began).total_seconds() / steps
-    sums: dict[int, list[float]] = defaultdict(lambda: [0.0] * steps)
-    for policy, request, replicas, allocated, ended in rows.iterator():
+    sums: dict[Any, list[float]] = defaultdict(lambda: [0.0] * steps)
+    for key, request, replicas, allocated, ended in stretches:
         gpu = request.get(GPU, 0) * replicas
         if gpu:
             start = max((allocated - began).total_seconds(), 0.0) / step_s
             stop = min(((ended or until) - began).total_seconds() / step_s, float(steps))
-            _add(sums[policy], gpu, start, stop)
+            _add(sums[key], gpu, start, stop)
     return sums
 
 
