@@ -128,6 +128,8 @@ class Node(Removable, Pausable):
         max_length=1000, blank=True, default="", db_default="", editable=False
     )
     last_seen_at = models.DateTimeField(null=True, blank=True)
+    # Up to when samples of how its GPUs are used stand for the time that has passed.
+    sampled_at = models.DateTimeField(null=True, blank=True, editable=False)
     missed_syncs = models.PositiveIntegerField(default=0)
     served_by = models.CharField(max_length=64, blank=True, editable=False)
     served_until = models.DateTimeField(null=True, blank=True, editable=False)

@@ -27,11 +27,19 @@ class Measures(models.Model):
     they ended. `admitted` counts admissions; `waited_ms` is what those tasks had waited for them.
     `ended` counts every end; those that were aborted or lost are in none of `completed`, `failed`
     and `preempted`.
+
+    Of what was held, in the same unit, `known` is where the utilisation of a whole GPU was sampled.
+    `used` is that times the utilisation, `idle` five minutes each with less than `IDLE_PERCENT`.
+    `no_process` was held without a process of the task that had the GPU open.
     """
 
     at = models.DateTimeField()
     held = models.BigIntegerField(default=0)
     lost = models.BigIntegerField(default=0)
+    known = models.BigIntegerField(default=0, db_default=0)
+    used = models.BigIntegerField(default=0, db_default=0)
+    idle = models.BigIntegerField(default=0, db_default=0)
+    no_process = models.BigIntegerField(default=0, db_default=0)
     admitted = models.BigIntegerField(default=0)
     ended = models.BigIntegerField(default=0)
     completed = models.BigIntegerField(default=0)

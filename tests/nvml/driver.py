@@ -45,6 +45,7 @@ class Gpu:
     memory_mb: int = 81_559
     used_mb: int = 0
     utilisation: int = 0
+    power_mw: int = 0
     is_split: bool = False
     capability: str = "9.0"
     error: int = 0
@@ -61,6 +62,7 @@ class Gpu:
         )
         return [
             " ".join(map(str, facts)),
+            f"power {self.power_mw}",
             *(f"process {pid} {mb}" for pid, mb in self.processes),
             *(f"client {pid} {mb}" for pid, mb in self.clients),
             *(line for one in self.slices for line in one.lines()),

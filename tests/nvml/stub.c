@@ -6,6 +6,7 @@
  *     gpu <uuid> <memory MiB> <used MiB> <utilisation> <is MIG on> <capability> <code> <name ...>
  *     slice <uuid> <memory MiB> <used MiB> <name ...>         of the gpu above
  *     process <pid> <memory MiB>  client <pid> <memory MiB>   of the gpu or slice above
+ *     power <milliwatts>                                      of the gpu above
  *
  * A gpu with a code other than 0 answers nothing but that code. Clients are processes of MPS.
  * Signatures and structures are those of NVIDIA's public nvml.h.
@@ -30,7 +31,7 @@ typedef struct {
 typedef struct {
     char uuid[96], name[96];
     unsigned long long memory_mb, used_mb;
-    unsigned int utilisation, is_split, major, minor;
+    unsigned int utilisation, power, is_split, major, minor;
     int code;
     int processes, clients;
     process_t process[PROCESSES], client[PROCESSES];
@@ -71,6 +72,8 @@ static void read_line(const char *line, unit_t **unit)
         unit_t *slice = *unit = &now.slice[now.gpus - 1][now.slices[now.gpus - 1]++];
         sscanf(line, "%*s %95s %llu %llu %95[^\n]", slice->uuid, &slice->memory_mb,
                &slice->used_mb, slice->name);
+    } else if (!strcmp(word, "power") && *unit) {
+        sscanf(line, "%*s %u", &(*unit)->power);
     } else if (!strcmp(word, "process") && *unit) {
         add_process((*unit)->process, &(*unit)->processes, line);
     } else if (!strcmp(word, "client") && *unit) {
@@ -185,6 +188,15 @@ int nvmlDeviceGetMemoryInfo(device_t handle, memory_t *memory)
     memory->total = unit->memory_mb << 20;
     memory->used = unit->used_mb << 20;
     memory->free = memory->total - memory->used;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetPowerUsage(device_t handle, unsigned int *milliwatts)
+{
+    ASK(handle);
+    if ((long)handle >= 1000 || !unit->power)
+        return NOT_SUPPORTED;
+    *milliwatts = unit->power;
     return SUCCESS;
 }
 

@@ -177,6 +177,7 @@ def _device(
         "memory_mb": memory.total // MEBIBYTE,
         "used_mb": memory.used // MEBIBYTE,
         "utilisation_percent": _utilisation(nvml, handle),
+        "power_mw": _query(nvml, "nvmlDeviceGetPowerUsage", handle, otherwise=None),
         "cdi": next((name for name in wanted if name in names), ""),
         "simulated": False,
         "parent_uuid": "",

@@ -14,6 +14,7 @@ from apps.execution.protocol.requests import SyncRequest
 from apps.execution.services.inventory import (
     node_store_inventory,
     node_store_occupied,
+    node_store_samples,
     probe_request,
 )
 from apps.execution.services.node_ownership import NotServing, as_server
@@ -103,6 +104,7 @@ class InventoryProbe:
         if isinstance(full, Answered):
             with as_server(node.pk, self._token):
                 node_store_occupied(node, full.answer.device_processes)
+                node_store_samples(node, outcome.answer.devices, full.answer.device_processes)
         if client is self._client:
             self.is_known, self.has_failed = True, False
         return ""

@@ -86,6 +86,8 @@ class DeviceReport(Struct, frozen=True):
     simulated: bool
     utilisation_percent: Whole | None = None
     parent_uuid: Name = ""
+    # Milliwatts now; None where it does not tell.
+    power_mw: Whole | None = None
 
 
 class Enforcement(Struct, frozen=True):

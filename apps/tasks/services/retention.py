@@ -1,4 +1,4 @@
-"""Retention of output, ended tasks, events and keys of requests.
+"""Retention of output, samples, ended tasks, events and keys of requests.
 
 Each run works in small transactions until no expired row is left or its time is over; the next one
 continues. Rows are found in the order of their ids, which is that of their times, so that no run
@@ -22,6 +22,8 @@ from apps.tasks.lifecycle.states import ENDED_STATES, LIVE_ATTEMPT_STATES
 from apps.tasks.models import (
     Attempt,
     AttemptLog,
+    AttemptUse,
+    DeviceUse,
     HeldDevice,
     IdempotencyKey,
     Member,
@@ -37,6 +39,8 @@ LOOKED_AT = 1000
 PIECES_AT_ONCE = 200
 TASKS_AT_ONCE = 100
 KEYS_DAYS = 7
+# Samples of single devices; the sums of usage keep what they say.
+SAMPLES_DAYS = 14
 # However much the tasks of a user take, those that have just ended can still be read.
 STAYS_FOR = timedelta(days=1)
 OF_TASKS = ("task", "attempt")
@@ -64,6 +68,7 @@ class RemovedCounts:
     keys: int
     is_over: bool
     events: int = 0
+    samples: int = 0
 
 
 def retention_of(
@@ -93,6 +98,9 @@ def expired_remove(
     now = now or clock.now()
     until = time.monotonic() + run_s
     keys, are_keys_over = _each(_old_keys(now - timedelta(days=KEYS_DAYS)), _keys_delete, until)
+    samples, are_samples_over = _each(
+        _old_samples(now - timedelta(days=SAMPLES_DAYS)), _samples_delete, until
+    )
     pieces, are_logs_over, tasks, are_tasks_over = 0, True, 0, True
     if retention.logs is not None:
         pieces, are_logs_over = _each(_old_pieces(now - retention.logs), _pieces_delete, until)
@@ -105,8 +113,10 @@ def expired_remove(
     events, are_events_over = 0, True
     if retention.events is not None:
         events, are_events_over = _each(_old_events(now - retention.events), _events_delete, until)
-    is_over = are_keys_over and are_logs_over and are_tasks_over and are_events_over
-    return RemovedCounts(pieces, tasks, keys, is_over=is_over, events=events)
+    is_over = are_keys_over and are_samples_over and are_logs_over and are_tasks_over
+    return RemovedCounts(
+        pieces, tasks, keys, is_over=is_over and are_events_over, events=events, samples=samples
+    )
 
 
 def _each(
@@ -130,6 +140,13 @@ def _old_keys(before: datetime) -> Iterator[Sequence[int]]:
     while batch := list(old.filter(pk__gt=last).values_list("pk", flat=True)[:LOOKED_AT]):
         yield batch
         last = batch[-1]
+
+
+def _old_samples(before: datetime) -> Iterator[Sequence[int]]:
+    """What is not summed up yet stays."""
+    old = DeviceUse.objects.filter(at__lt=before, is_booked=True).order_by("at")
+    while batch := list(old.values_list("pk", flat=True)[:LOOKED_AT]):
+        yield batch
 
 
 def _old_pieces(before: datetime) -> Iterator[Sequence[int]]:
@@ -216,6 +233,10 @@ def _keys_delete(batch: Sequence[Any]) -> int:
     return IdempotencyKey.objects.filter(pk__in=batch).delete()[0]
 
 
+def _samples_delete(batch: Sequence[Any]) -> int:
+    return DeviceUse.objects.filter(pk__in=batch).delete()[0]
+
+
 def _pieces_delete(batch: Sequence[Any]) -> int:
     return AttemptLog.objects.filter(pk__in=batch).delete()[0]
 
@@ -230,6 +251,8 @@ def _tasks_delete(batch: Sequence[Any]) -> int:
         tasks = list(locked.values_list("pk", flat=True))
         attempts = list(Attempt.objects.filter(task__in=tasks).values_list("pk", flat=True))
         AttemptLog.objects.filter(attempt__in=attempts).delete()
+        DeviceUse.objects.filter(held__member__attempt__in=attempts).delete()
+        AttemptUse.objects.filter(attempt__in=attempts).delete()
         HeldDevice.objects.filter(member__attempt__in=attempts).delete()
         Member.objects.filter(attempt__in=attempts).delete()
         # Ended attempts may refer to each other: a victim to its beneficiary.
@@ -263,10 +286,12 @@ def _is_needed() -> Q:
     """Whether a node, a live attempt or the sums of usage still need the task."""
     live = Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES)
     untold = Q(is_acknowledged=False, node__isnull=False, node__removed_at=None)
+    sampled = DeviceUse.objects.filter(is_booked=False)
     unsettled = Member.objects.filter(Q(released_at=None) | untold)
     return (
         Q(attempts__in=live)
         | Q(attempts__in=Attempt.objects.filter(is_booked=False))
+        | Q(attempts__in=sampled.values("held__member__attempt"))
         | Q(attempts__in=unsettled.values("attempt"))
         | Q(attempts__in=live.values("stops_for"))
         | Q(attempts__in=live.values("blocked_by"))

@@ -91,7 +91,7 @@ def bookings_of(attempts: QuerySet[Attempt], *, until: datetime) -> Iterator[Att
     its bookings are negative.
     """
     models = _members_by_model(attempts)
-    tiers = _past_tiers(attempts)
+    tiers = past_tiers(attempts)
     for row in _rows(attempts):
         past = tiers.get(row["pk"], ())
         yield _unbooked(row, _gpu_by_model(row, models.get(row["pk"], {})), past, until)
@@ -135,7 +135,8 @@ def _gpu_by_model(row: dict[str, Any], members: dict[str, int]) -> dict[str, int
     return {model: gpu * count for model, count in (members or {"": row["replicas"]}).items()}
 
 
-def _past_tiers(attempts: QuerySet[Attempt]) -> dict[UUID, list[tuple[str, datetime]]]:
+def past_tiers(attempts: QuerySet[Attempt]) -> dict[UUID, list[tuple[str, datetime]]]:
+    """The tiers that they had before their present ones, with their ends, oldest first."""
     found: dict[UUID, list[tuple[str, datetime]]] = defaultdict(list)
     past = PastTier.objects.filter(attempt__in=attempts.values("pk")).order_by("until", "pk")
     for attempt, tier, until in past.values_list("attempt_id", "tier", "until"):

@@ -15,7 +15,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core import clock
 from apps.core.errors import BadInput
-from apps.tasks.models import Attempt
+from apps.tasks.models import Attempt, DeviceUse
 from apps.usage.models import (
     MEASURES,
     WAIT_BUCKETS,
@@ -27,6 +27,7 @@ from apps.usage.models import (
 )
 from apps.usage.selectors.bookings import Booking, bookings_of
 from apps.usage.selectors.labels import Labels, UsageGroup, labels_of
+from apps.usage.selectors.use_bookings import bookings_of_uses
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -294,6 +295,10 @@ def _unbooked(period: UsagePeriod, is_wanted: Q) -> Iterator[Booking]:
     )
     for attempt in bookings_of(attempts, until=min(clock.now(), period.end)):
         yield from (one for one in attempt.bookings if period.start <= one.at < period.end)
+    uses = DeviceUse.objects.filter(is_booked=False, at__gte=period.start, at__lt=period.end)
+    yield from bookings_of_uses(
+        uses.filter(held__member__attempt__in=Attempt.objects.filter(is_wanted).values("pk"))
+    )
 
 
 def _sum_of(sums: Iterable[UsageSums]) -> UsageSums:

@@ -1,9 +1,10 @@
-"""Adds what attempts held to the sums: each stretch once, however often this runs."""
+"""Adds what attempts held and used to the sums: each stretch once, however often this runs."""
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,8 @@ import structlog
 from django.db import connection, transaction
 
 from apps.core import clock
-from apps.tasks.models import Attempt, PastTier
+from apps.core.upserts import rows_add
+from apps.tasks.models import Attempt, DeviceUse, PastTier
 from apps.usage.models import MEASURES, Measures, OwnerDay, PolicyDay, PolicyHour, QueueDay
 from apps.usage.selectors.bookings import (
     Booking,
@@ -20,12 +22,12 @@ from apps.usage.selectors.bookings import (
     bookings_of,
     hour_of,
 )
+from apps.usage.selectors.use_bookings import bookings_of_uses, uses_to_book
 
 log = structlog.get_logger(__name__)
 
 RUN_S = 20.0
 ATTEMPTS_AT_ONCE = 500
-ROWS_AT_ONCE = 200
 
 # The columns of each table that identify a row, besides `at`.
 KEYS: dict[type[Measures], tuple[str, ...]] = {
@@ -37,20 +39,34 @@ KEYS: dict[type[Measures], tuple[str, ...]] = {
 
 
 def usage_book(*, now: datetime | None = None, run_s: float = RUN_S) -> int:
-    """Book the attempts that began or ended, and the hours that are over of those that live.
+    """Book samples, attempts that began or ended, and hours that are over of those that live.
 
-    Works for about `run_s` seconds; the next run continues. Returns how many attempts were booked.
+    Works for about `run_s` seconds; the next run continues. Returns how many rows were booked.
     """
     if now is None and clock.is_in_doubt():
         # Hours of the future would be booked; those of the past can wait.
         log.warning("usage.clock_in_doubt", advice="Set the clock, and start this again.")
         return 0
-    hour, until, booked = hour_of(now or clock.now()), time.monotonic() + run_s, 0
-    while batch := _batch_book(hour):
+    at, until, booked = now or clock.now(), time.monotonic() + run_s, 0
+    # Samples first: the tiers that an attempt had are dropped with its end.
+    for book in (partial(_uses_book, at), partial(_batch_book, hour_of(at))):
+        while (batch := book()) and time.monotonic() < until:
+            booked += batch
         booked += batch
-        if time.monotonic() >= until:
-            break
     return booked
+
+
+def _uses_book(now: datetime) -> int:
+    with transaction.atomic():
+        due = uses_to_book(now).order_by("pk")
+        has_locks = connection.features.has_select_for_update_skip_locked
+        locked = (
+            due.select_for_update(skip_locked=True, no_key=True, of=("self",)) if has_locks else due
+        )
+        uses = list(locked.values_list("pk", flat=True)[:ATTEMPTS_AT_ONCE])
+        rows = DeviceUse.objects.filter(pk__in=uses)
+        _add(bookings_of_uses(rows))
+        return rows.update(is_booked=True)
 
 
 def _batch_book(hour: datetime) -> int:
@@ -62,12 +78,11 @@ def _batch_book(hour: datetime) -> int:
         attempts = list(locked.values_list("pk", flat=True)[:ATTEMPTS_AT_ONCE])
         over: list[UUID] = []
         live: defaultdict[datetime, list[UUID]] = defaultdict(list)
-        sums: dict[type[Measures], dict[tuple[Any, ...], Sums]] = {table: {} for table in KEYS}
+        found: list[Booking] = []
         for one in bookings_of(Attempt.objects.filter(pk__in=attempts), until=hour):
-            _collect(sums, one.bookings)
+            found += one.bookings
             (over if one.is_last else live[one.until]).append(one.attempt)
-        for table, found in sums.items():
-            _add(table, found)
+        _add(found)
         Attempt.objects.filter(pk__in=over).update(is_booked=True)
         PastTier.objects.filter(attempt__in=over).delete()
         for until, those in live.items():
@@ -75,9 +90,9 @@ def _batch_book(hour: datetime) -> int:
         return len(attempts)
 
 
-def _collect(
-    sums: Mapping[type[Measures], dict[tuple[Any, ...], Sums]], bookings: Iterable[Booking]
-) -> None:
+def _add(bookings: Iterable[Booking]) -> None:
+    """Add to the rows that there are, and make those that there are not."""
+    sums: dict[type[Measures], dict[tuple[Any, ...], Sums]] = {table: {} for table in KEYS}
     for one in bookings:
         day = one.at.replace(hour=0)
         for table, columns in KEYS.items():
@@ -86,32 +101,10 @@ def _collect(
             row = sums[table].setdefault(key, defaultdict(int))
             for name, value in one.sums.items():
                 row[name] += value
-
-
-def _add(table: type[Measures], sums: Mapping[tuple[Any, ...], Sums]) -> None:
-    """Add to the rows that there are, and make those that there are not."""
-    rows = [
-        (*key, *(measures.get(name, 0) for name in MEASURES))
-        # In one order, so that two runs never wait for each other.
-        for key, measures in sorted(sums.items(), key=lambda item: item[0])
-    ]
-    by_name = {field.name: field for field in table._meta.local_concrete_fields}
-    fields = [by_name[name] for name in ("at", *KEYS[table], *MEASURES)]
-    columns = [str(field.column) for field in fields]
-    name = connection.ops.quote_name(table._meta.db_table)
-    added = ", ".join(f"{one} = {name}.{one} + excluded.{one}" for one in MEASURES)
-    key = ", ".join(columns[: 1 + len(KEYS[table])])
-    row_sql = f"({', '.join(['%s'] * len(columns))})"
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        part = rows[start : start + ROWS_AT_ONCE]
-        values = [
-            field.get_db_prep_save(value, connection)
-            for row in part
-            for field, value in zip(fields, row, strict=True)
-        ]
-        statement = (
-            f"INSERT INTO {name} ({', '.join(columns)}) "  # noqa: S608  # names of our models
-            f"VALUES {', '.join([row_sql] * len(part))} ON CONFLICT ({key}) DO UPDATE SET {added}"
+    for table, found in sums.items():
+        rows = (
+            (*key, *(measures.get(name, 0) for name in MEASURES))
+            # In one order, so that two runs never wait for each other.
+            for key, measures in sorted(found.items(), key=lambda item: item[0])
         )
-        with connection.cursor() as cursor:
-            cursor.execute(statement, values)
+        rows_add(table, rows, key=("at", *KEYS[table]), added=MEASURES)

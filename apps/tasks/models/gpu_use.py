@@ -1,0 +1,81 @@
+"""How much attempts use the GPUs that they hold: sampled on nodes once a minute."""
+
+from django.db import models
+
+from apps.tasks.models.attempts import Attempt, HeldDevice
+
+# A GPU whose mean utilisation is below this, in percent, is idle.
+IDLE_PERCENT = 5
+
+
+class DeviceUse(models.Model):
+    """Five minutes of one held device, beginning at `at`.
+
+    `sampled_ms` is how much of them samples stand for. In `known_ms` of that the utilisation was
+    known: `busy` is its sum, in percent times milliseconds. In `process_ms` a process of the task
+    had the device open. `memory_mb` is the most that was in use, `energy_mj` in millijoules.
+
+    A sample that arrives after the row is summed up begins another one.
+    """
+
+    held = models.ForeignKey(HeldDevice, on_delete=models.CASCADE, related_name="uses")
+    at = models.DateTimeField()
+    sampled_ms = models.PositiveIntegerField()
+    known_ms = models.PositiveIntegerField()
+    busy = models.PositiveBigIntegerField()
+    process_ms = models.PositiveIntegerField()
+    energy_mj = models.PositiveBigIntegerField()
+    memory_mb = models.PositiveBigIntegerField()
+    is_booked = models.BooleanField(default=False, db_default=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["held", "at"],
+                condition=models.Q(is_booked=False),
+                name="device_use_once",
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["at"], condition=models.Q(is_booked=False), name="device_use_not_booked"
+            ),
+            # What is old enough to be removed, and what was sampled lately.
+            models.Index(fields=["at"], name="device_use_by_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"held device {self.held_id} at {self.at}"
+
+
+class AttemptUse(models.Model):
+    """The whole of an attempt: sums over its devices and its life, in the units of `DeviceUse`.
+
+    `sampled_at` is the end of its last sample, `used_at` that of the last in which a GPU was not
+    idle. `memory_mb` is the most in use on one GPU. It stays when the samples are removed.
+    """
+
+    attempt = models.OneToOneField(
+        Attempt, primary_key=True, on_delete=models.CASCADE, related_name="use"
+    )
+    sampled_ms = models.PositiveBigIntegerField()
+    known_ms = models.PositiveBigIntegerField()
+    busy = models.PositiveBigIntegerField()
+    process_ms = models.PositiveBigIntegerField()
+    energy_mj = models.PositiveBigIntegerField()
+    memory_mb = models.PositiveBigIntegerField()
+    sampled_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"use of {self.attempt_id}"
+
+    @property
+    def percent(self) -> int | None:
+        """The mean utilisation; None where the GPUs do not tell theirs."""
+        return round(self.busy / self.known_ms) if self.known_ms else None
+
+    @property
+    def energy_wh(self) -> float:
+        """In watt hours; 0 where the GPUs do not tell their power."""
+        return round(self.energy_mj / 3_600_000, 1)

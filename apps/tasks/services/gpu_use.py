@@ -1,0 +1,194 @@
+"""Samples of how GPUs are used, as a node tells them, added to what holds those GPUs."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from apps.core import clock
+from apps.core.upserts import rows_add
+from apps.nodes.models import Node
+from apps.tasks.models import AttemptUse, DeviceUse, HeldDevice
+from apps.tasks.models.gpu_use import IDLE_PERCENT
+
+MS = timedelta(milliseconds=1)
+SLOT = timedelta(minutes=5)
+# A sample stands for the time since the one before, but for no more than this.
+SAMPLE_MOST = timedelta(minutes=2)
+# A GPU tells percent; more is nonsense, and so is more than 10 kW.
+MOST_PERCENT, MOST_MW, MOST_MB = 100, 10_000_000, 2**31
+WHOLE = 1000
+
+# The uuid of a device, and the task, generation and rank of a member, as a node names them.
+ProcessKey = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSample:
+    """One GPU now: utilisation in percent and power in milliwatts, None where it does not tell."""
+
+    uuid: str
+    memory_mb: int
+    percent: int | None
+    power_mw: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What one sample says of one held device, for each of its milliseconds.
+
+    Of a share of a GPU only what the member's own processes say: the rest would be that of others.
+    """
+
+    held: int
+    attempt: UUID
+    since: datetime
+    memory_mb: int
+    percent: int | None
+    power_mw: int
+    has_process: bool
+
+    def sums(self, ms: int) -> tuple[int, ...]:
+        """In the order of `SUMS`."""
+        is_known = self.percent is not None
+        return (
+            ms,
+            ms if is_known else 0,
+            (self.percent or 0) * ms,
+            ms if self.has_process else 0,
+            self.power_mw * ms // 1000,
+        )
+
+
+SUMS = ("sampled_ms", "known_ms", "busy", "process_ms", "energy_mj")
+
+
+def device_samples_record(
+    node: Node,
+    samples: Iterable[DeviceSample],
+    processes: Mapping[ProcessKey, int],
+    *,
+    now: datetime | None = None,
+) -> int:
+    """Add a node's samples to the held devices, in the caller's transaction.
+
+    They stand for the time since those before, up to two minutes: of longer gaps nothing is known.
+    Where the clock went back, time that is sampled already is not sampled again.
+
+    Args:
+        processes: memory in 2^20 bytes that the processes of members use on each device.
+
+    Returns:
+        How many held devices were sampled.
+    """
+    if now is None and clock.is_in_doubt():
+        return 0
+    now = now or clock.now()
+    rows = Node.objects.filter(pk=node.pk)
+    before = rows.values_list("sampled_at", flat=True).get()
+    if before is not None and now <= before <= now + SAMPLE_MOST:
+        return 0
+    rows.update(sampled_at=now)
+    if before is None or before > now:
+        return 0
+    since = max(before, now - SAMPLE_MOST)
+    uses = list(_uses(node, {one.uuid: one for one in samples}, processes, since))
+    uses = [one for one in uses if one.since < now]
+    _add_to_devices(uses, now)
+    _add_to_attempts(uses, now)
+    return len(uses)
+
+
+def _uses(
+    node: Node,
+    samples: Mapping[str, DeviceSample],
+    processes: Mapping[ProcessKey, int],
+    since: datetime,
+) -> Iterator[_Use]:
+    for row in _held_devices(node, samples):
+        sample = samples[row["device__uuid"]]
+        key = (
+            sample.uuid,
+            str(row["member__attempt__task_id"]),
+            row["member__attempt__generation"],
+            row["member__rank"],
+        )
+        is_whole = row["milli"] == WHOLE
+        own_mb = processes.get(key)
+        percent = sample.percent if is_whole else None
+        yield _Use(
+            held=row["pk"],
+            attempt=row["member__attempt_id"],
+            since=max(since, row["member__started_at"]),
+            memory_mb=sample.memory_mb if is_whole else min(own_mb or 0, MOST_MB),
+            percent=None if percent is None else min(percent, MOST_PERCENT),
+            power_mw=min(sample.power_mw or 0, MOST_MW) if is_whole else 0,
+            has_process=own_mb is not None,
+        )
+
+
+def _held_devices(node: Node, samples: Mapping[str, Any]) -> QuerySet[HeldDevice, dict[str, Any]]:
+    rows: QuerySet[HeldDevice, dict[str, Any]] = (
+        HeldDevice.objects.filter(
+            released_at__isnull=True,
+            member__node=node,
+            member__started_at__isnull=False,
+            member__ended_at__isnull=True,
+            device__is_simulated=False,
+            device__uuid__in=list(samples),
+        )
+        .order_by("pk")
+        .values(
+            *("pk", "milli", "device__uuid", "member__attempt_id", "member__attempt__task_id"),
+            *("member__attempt__generation", "member__rank", "member__started_at"),
+        )
+    )
+    return rows
+
+
+def _add_to_devices(uses: Iterable[_Use], now: datetime) -> None:
+    rows = [
+        (one.held, slot, *one.sums(ms), one.memory_mb)
+        for one in uses
+        for slot, ms in _slots(one.since, now)
+    ]
+    condition = "NOT is_booked"
+    key = ("held", "at")
+    rows_add(DeviceUse, rows, key=key, added=SUMS, highest=("memory_mb",), condition=condition)
+
+
+def _add_to_attempts(uses: Iterable[_Use], now: datetime) -> None:
+    found: dict[UUID, list[_Use]] = {}
+    for one in uses:
+        found.setdefault(one.attempt, []).append(one)
+    rows = [
+        (
+            attempt,
+            *map(sum, zip(*(one.sums((now - one.since) // MS) for one in own), strict=True)),
+            max(one.memory_mb for one in own),
+            now,
+            now if any((one.percent or 0) >= IDLE_PERCENT for one in own) else None,
+        )
+        for attempt, own in sorted(found.items())
+    ]
+    highest = ("memory_mb", "sampled_at", "used_at")
+    rows_add(AttemptUse, rows, key=("attempt",), added=SUMS, highest=highest)
+
+
+def _slots(since: datetime, until: datetime) -> Iterator[tuple[datetime, int]]:
+    """The beginning of each five minutes, and the milliseconds of it, rounded down."""
+    at = since
+    while at < until:
+        slot = slot_of(at)
+        stop = min(until, slot + SLOT)
+        yield slot, (stop - at) // MS
+        at = stop
+
+
+def slot_of(at: datetime) -> datetime:
+    """The beginning of its five minutes, in UTC."""
+    at = at.astimezone(UTC)
+    return at.replace(minute=at.minute - at.minute % 5, second=0, microsecond=0)
