@@ -11,12 +11,17 @@ from playwright.sync_api import Page
 
 from tests.end_to_end.installation import AS_SHIPPED, Installation, installed
 
-# Tasks of the demonstration end by themselves, after a few minutes all of them. These go on, and
-# have something to say all the time, as whoever looks at a log expects.
+# Tasks of the demonstration end by themselves, and others come. These go on, and have something to
+# say all the time, as whoever looks at a log expects.
 LASTING = """
 from apps.accounts.models import User
+from apps.tasks.lifecycle.states import ENDED_STATES
+from apps.tasks.models import Task
 from apps.tasks.task_spec import TaskSpec
 from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.services.stop import task_abort
+for task in Task.objects.exclude(state__in=ENDED_STATES):
+    task_abort(actor=task.owner, task=task)
 for number in range(8):
     task_submit(
         actor=User.objects.get(username="demo-dev"),
@@ -35,6 +40,7 @@ def demonstration(folder: Path) -> Iterator[Installation]:
     try:
         with installed(folder, f"sqlite:///{folder / 'rpm.sqlite3'}", **AS_SHIPPED) as installation:
             installation.manage("demo")
+            installation.manage("demo", "--pause")
             # As many as may run at once, and as many that wait for them.
             installation.manage("shell", "--command", LASTING)
             yield installation

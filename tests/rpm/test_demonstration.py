@@ -1,9 +1,10 @@
-"""The demonstration is the worked example, and leaves nothing behind when it goes."""
+"""The demonstration lives while it is loaded, and leaves nothing behind when it goes."""
 
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from django.contrib.auth.models import Group
 from django.test import Client
 from pytest_django.fixtures import Settings
 
@@ -11,78 +12,162 @@ from apps.accounts.models import ADMINS, User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.people import user_create
 from apps.allocation.services import run_pass
+from apps.configuration.services.policies import policy_create, policy_remove
+from apps.configuration.services.queues import profile_connect
+from apps.core.errors import Conflict
 from apps.events.models import Event
 from apps.execution.node_server.server import NodeServer
 from apps.nodes.models import Node
 from apps.policies.models import Policy, Pool, Profile, Queue
-from apps.tasks.models import Member, Task
+from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
+from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay
+from apps.usage.selectors.current_usage import amounts_of, live_attempts, over_quota_tasks
 from rpm import demonstration
+from rpm.demonstration import live_tasks
+from rpm.demonstration.catalog import USERNAMES
+from rpm.demonstration.demand import MOST_ALIVE
 from tests.services.sshd import helpers_of, kill_helpers
 from tests.services.timeouts import scale_timeout
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LOOK_FOR_S = 60.0
+SUMS = (PolicyHour, PolicyDay, QueueDay, OwnerDay)
+WAITS_OR_HOLDS = ("queued", "allocated", "running", "stopping")
 
 
 @pytest.fixture
-def logins(settings: Settings) -> Iterator[list[demonstration.DemonstrationLogin]]:
+def logins(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[demonstration.DemonstrationLogin]]:
     settings.SYNC_TICK_S = 1
+    # A day less to load, in each test; the whole of it is loaded in `test_demonstration_history`.
+    monkeypatch.setattr("rpm.demonstration.history.DAYS", 3)
     yield demonstration.load()
     for home in Node.objects.values_list("helper_home", flat=True):
         kill_helpers(home)
 
 
-def test_four_tasks_run_four_wait_and_removing_it_leaves_nothing(
+def test_tasks_run_wait_and_are_over_quota_at_once_and_removing_it_leaves_nothing(
     logins: list[demonstration.DemonstrationLogin],
 ) -> None:
+    assert Task.objects.filter(state="completed").count() > 20
+    assert PolicyDay.objects.exists()
     server = NodeServer()
     server.start()
     run_pass()
     server.wake()
-    _until(lambda: Task.objects.filter(state="running").count() == 4)
-    by_pool = {
-        pool: set(
-            Task.objects.filter(state="running", attempts__pool__name=pool).values_list(
-                "queue__policy__name", flat=True
-            )
-        )
-        for pool in (demonstration.BARE_METAL, demonstration.H100)
-    }
-    assert by_pool == {demonstration.BARE_METAL: {"Dev"}, demonstration.H100: {"Research"}}
-    assert set(
-        Task.objects.filter(state="queued").values_list("task_group__reason_code", flat=True)
-    ) == {"capacity"}
+    _until(lambda: Task.objects.filter(state="running").count() >= 3)
+    assert over_quota_tasks(live_attempts(), amounts_of())
+    assert Task.objects.filter(state="queued").exists()
     homes = list(Node.objects.values_list("helper_home", flat=True))
     server.stop()
 
     staying = demonstration.remove()
 
-    assert not Member.objects.filter(released_at__isnull=True).exists()
-    assert set(Task.objects.values_list("state", flat=True)) == {"aborted"}
-    for model in (Node, Policy, Pool, Profile, Queue):
-        assert not model._default_manager.filter(removed_at__isnull=True).exists()
+    assert [model._default_manager.count() for model in (Task, Attempt, Member, *SUMS)] == [0] * 7
+    for noun in (Node, Policy, Pool, Profile, Queue):
+        assert not noun._default_manager.filter(removed_at__isnull=True).exists()
     assert staying == ["demo-admin"]
     assert list(User.objects.filter(is_active=True).values_list("username", flat=True)) == staying
+    assert not demonstration.is_present()
     _until(lambda: not any(helpers_of(home) for home in homes))
 
 
 def test_its_work_goes_on_while_it_is_loaded_and_never_piles_up(
     logins: list[demonstration.DemonstrationLogin],
 ) -> None:
+    first = _alive()
+    for _ in range(10):
+        demonstration.tasks_replenish()
+    assert _alive() <= MOST_ALIVE
     assert demonstration.tasks_replenish() == 0
-    ended = Task.objects.values_list("pk", flat=True)[:6]
-    Task.objects.filter(pk__in=list(ended)).update(state="aborted")
 
-    assert demonstration.tasks_replenish() == 8
+    demonstration.pause()
+    Task.objects.filter(state__in=WAITS_OR_HOLDS).update(state="aborted")
     assert demonstration.tasks_replenish() == 0
-    alive = Task.objects.filter(state="queued")
-    assert alive.count() == 10
-    longest = max(int(task.spec.command[-1]) for task in alive)
-    assert longest == 90 * demonstration.LATER_FACTOR
+    demonstration.resume()
+    assert demonstration.tasks_replenish() > 0
+    assert first > 3
 
     demonstration.remove()
     assert demonstration.tasks_replenish() == 0
+
+
+def test_an_installation_without_it_gets_no_tasks_even_with_the_same_names() -> None:
+    for name in USERNAMES:
+        user_create(username=name, password=None)
+
+    assert demonstration.tasks_replenish() == 0
+    assert not Task.objects.exists()
+
+
+def test_it_goes_on_quietly_where_an_administrator_removed_a_team(
+    logins: list[demonstration.DemonstrationLogin],
+) -> None:
+    Task.objects.filter(state__in=WAITS_OR_HOLDS).update(state="aborted")
+    policy_remove(actor=None, policy=Policy.objects.get(name="Dev"))
+
+    demonstration.tasks_replenish()
+
+    assert set(
+        Task.objects.filter(state="queued").values_list("queue__policy__name", flat=True)
+    ) == {"Research"}
+
+
+def test_its_old_tasks_go_and_those_of_others_stay(
+    logins: list[demonstration.DemonstrationLogin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest = Task.objects.order_by("pk").first()
+    assert oldest is not None
+    sums = PolicyDay.objects.count()
+    monkeypatch.setattr(live_tasks, "DAYS", -1)
+
+    live_tasks.tasks_replenish()
+
+    assert not Task.objects.filter(pk=oldest.pk).exists()
+    assert Task.objects.filter(state="queued").exists()
+    assert PolicyDay.objects.count() == sums
+
+
+def test_what_others_did_in_its_teams_stays_with_its_usage(
+    logins: list[demonstration.DemonstrationLogin],
+) -> None:
+    other = user_create(username="other", password=None, groups=["demo-dev"])
+    row = Attempt.objects.filter(policy__name="Dev", is_preempted=False).first()
+    assert row is not None
+    Task.objects.filter(pk=row.task_id).update(owner=other)
+    waiting = task_submit(
+        actor=other, spec=TaskSpec(name="mine", queue="dev-4xgpu", command=["true"])
+    )
+
+    demonstration.remove()
+
+    assert set(Task.objects.values_list("pk", flat=True)) == {row.task_id, waiting.pk}
+    waiting.refresh_from_db()
+    assert waiting.state == "draft"
+    assert row.ended_at is not None
+    held = row.request["gpu"] * round((row.ended_at - row.allocated_at).total_seconds() * 1000)
+    assert sum(OwnerDay.objects.values_list("held", flat=True)) == held
+    assert sum(PolicyDay.objects.values_list("held", flat=True)) == held
+
+
+def test_it_stays_whole_while_others_depend_on_it(
+    logins: list[demonstration.DemonstrationLogin],
+) -> None:
+    group = Group.objects.create(name="others")
+    policy = policy_create(actor=None, name="Others", group=group, reserved=0, limit=2)
+    profile_connect(actor=None, policy=policy, profile=Profile.objects.get(name="2xGPU"))
+
+    with pytest.raises(Conflict, match="queue others-2xgpu has its profile 2xGPU"):
+        demonstration.remove()
+
+    assert demonstration.is_present()
+    policy_remove(actor=None, policy=policy)
+    demonstration.remove()
+    assert not demonstration.is_present()
 
 
 def test_every_login_works_and_a_removed_demonstration_can_be_loaded_again(
@@ -95,6 +180,7 @@ def test_every_login_works_and_a_removed_demonstration_can_be_loaded_again(
     assert [Client().login(username=one.username, password=one.password) for one in again] == [
         True
     ] * 3
+    assert not User.objects.get(username="demo-lena").has_usable_password()
 
 
 def test_its_people_leave_as_all_others_do(logins: list[demonstration.DemonstrationLogin]) -> None:
@@ -110,7 +196,11 @@ def test_its_people_leave_as_all_others_do(logins: list[demonstration.Demonstrat
     assert not admin.is_active
     assert admin.session_nonce != nonce
     assert not admin.credentials.filter(revoked_at__isnull=True).exists()
-    assert Event.objects.filter(kind="person.deactivated").count() == 3
+    assert Event.objects.filter(kind="person.deactivated").count() == len(USERNAMES)
+
+
+def _alive() -> int:
+    return Task.objects.filter(state__in=WAITS_OR_HOLDS).count()
 
 
 def _until(look: Callable[[], bool]) -> None:

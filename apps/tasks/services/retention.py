@@ -7,7 +7,7 @@ reads younger rows. Two runs can overlap: each skips the rows that the other has
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -224,6 +224,14 @@ def _old_events(before: datetime) -> Iterator[Sequence[int]]:
         if rows[-1][1] >= before:
             return
         last = rows[-1][0]
+
+
+def ended_tasks_remove(tasks: Collection[uuid.UUID]) -> int:
+    """Remove these tasks, at most `TASKS_AT_ONCE`, whenever they ended. Returns how many.
+
+    Those stay that have not ended, or that are still needed (`expired_remove`).
+    """
+    return _tasks_delete(list(tasks))
 
 
 # --- removal ---------------------------------------------------------------------------------

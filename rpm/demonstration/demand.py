@@ -1,0 +1,140 @@
+"""Which tasks the teams of the demonstration enqueue next, so that there is always much to see.
+
+Research takes more than its reservation, always, and by day all that is idle. Dev holds less than
+its reservation, and claims more of it now and then: then tasks of Research are preempted.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from rpm.demonstration.arrivals import HOURS
+from rpm.demonstration.catalog import DEV, GPU, RESEARCH, TASK_NAMES
+
+# The most tasks that wait or run, and the most that are enqueued at once.
+MOST_ALIVE: Final = 24
+MOST_AT_ONCE: Final = 16
+CAPACITY: Final = 16_000
+# With so much of Research nothing is idle, and Dev has to reclaim what it needs.
+CLAIMABLE: Final = 14_000
+# A task that ends so soon is replaced already.
+ENDS_SOON: Final = timedelta(seconds=50)
+NOTEBOOK: Final = "notebook"
+FULL_RUN: Final = "pretrain-full-node"
+CLAIM: Final = "release-gate"
+FAILING: Final = "flaky-import"
+FULL_RUN_WAITS: Final = timedelta(hours=6)
+FAILS_EVERY: Final = timedelta(minutes=35)
+
+
+@dataclass(frozen=True, slots=True)
+class AliveTask:
+    """A task that waits (`ends_at` None) or holds GPUs, until about `ends_at`."""
+
+    team: str
+    name: str
+    profile: str
+    ends_at: datetime | None
+
+    @property
+    def gpu(self) -> int:
+        return GPU[self.profile]
+
+
+@dataclass(frozen=True, slots=True)
+class NextTask:
+    """A task to enqueue; it fails with `has_failed`, after about `seconds`."""
+
+    team: str
+    name: str
+    profile: str
+    seconds: int
+    has_failed: bool = False
+    is_preemptible: bool = True
+
+
+def activity(at: datetime) -> float:
+    """How busy the teams are, from 0 at night to 1 in the busiest hour of a working day."""
+    hour = HOURS[at.hour] / max(HOURS)
+    return hour if at.weekday() < 5 else hour / 3
+
+
+def next_tasks(
+    alive: Sequence[AliveTask],
+    now: datetime,
+    *,
+    claimed_at: datetime | None,
+    failed_at: datetime | None,
+) -> list[NextTask]:
+    """What to enqueue now; nothing where enough is alive.
+
+    Args:
+        now: in UTC.
+        claimed_at, failed_at: when such a task was enqueued last.
+    """
+    most = min(MOST_AT_ONCE, MOST_ALIVE - len(alive))
+    wanted = _wanted(alive, now, claimed_at=claimed_at, failed_at=failed_at)
+    return [one for one, _ in zip(wanted, range(most), strict=False)]
+
+
+def _wanted(
+    alive: Sequence[AliveTask],
+    now: datetime,
+    *,
+    claimed_at: datetime | None,
+    failed_at: datetime | None,
+) -> Iterator[NextTask]:
+    rng = random.Random(now.isoformat())  # noqa: S311 - no secret
+    busy = activity(now)
+    staying = [one for one in alive if one.ends_at is None or one.ends_at > now + ENDS_SOON]
+    names = {one.name.rpartition("-")[0] for one in staying}
+    if NOTEBOOK not in names:
+        yield NextTask(DEV, NOTEBOOK, "2xGPU", 4 * 3600, is_preemptible=False)
+    if FULL_RUN not in names:
+        yield NextTask(RESEARCH, FULL_RUN, "8xGPU", rng.randrange(600, 1200))
+    if failed_at is None or now - failed_at > FAILS_EVERY:
+        yield NextTask(RESEARCH, FAILING, "0.5xGPU", rng.randrange(60, 150), has_failed=True)
+    # More often by day.
+    every = timedelta(minutes=60 - 45 * busy)
+    is_claim_due = claimed_at is None or now - claimed_at > every
+    yield from _dev(staying, rng, busy, is_claim_due=is_claim_due)
+    yield from _research(staying, rng, busy, is_claim_due=is_claim_due)
+
+
+def _dev(
+    alive: Sequence[AliveTask], rng: random.Random, busy: float, *, is_claim_due: bool
+) -> Iterator[NextTask]:
+    """Small tasks by day; and a claim once everything is given out."""
+    own = [one for one in alive if one.team == DEV and one.profile != "2xGPU"]
+    held = sum(one.gpu for one in alive if one.ends_at is not None)
+    is_claiming = any(one.profile == "4xGPU" for one in own)
+    if is_claim_due and not is_claiming and held > CAPACITY - GPU["4xGPU"]:
+        yield NextTask(DEV, CLAIM, "4xGPU", rng.randrange(180, 240 + round(500 * busy)))
+    small = sum(one.profile == "0.5xGPU" for one in own)
+    for _ in range(round(2 * busy) - small):
+        yield _usual(DEV, "0.5xGPU", rng, busy)
+
+
+def _research(
+    alive: Sequence[AliveTask], rng: random.Random, busy: float, *, is_claim_due: bool
+) -> Iterator[NextTask]:
+    """A little over its reservation at night, everything idle by day, and some that waits."""
+    own = [one for one in alive if one.team == RESEARCH and one.profile != "8xGPU"]
+    if not any(one.profile == "0.5xGPU" for one in own):
+        yield _usual(RESEARCH, "0.5xGPU", rng, busy)
+    asked = sum(one.gpu for one in own)
+    usual = 8_500 + round(4_500 * min(2 * busy, 1)) + round(8_000 * busy)
+    wanted = max(usual, CLAIMABLE) if is_claim_due else usual
+    while asked < wanted:
+        profile = "4xGPU" if wanted - asked > GPU["2xGPU"] and rng.random() < 0.7 else "2xGPU"
+        asked += GPU[profile]
+        one = _usual(RESEARCH, profile, rng, busy)
+        yield replace(one, seconds=rng.randrange(300, 600)) if asked > usual else one
+
+
+def _usual(team: str, profile: str, rng: random.Random, busy: float) -> NextTask:
+    """Longer at night."""
+    seconds = rng.randrange(420, 2400) + round(1200 * (1 - busy))
+    return NextTask(team, rng.choice(TASK_NAMES[team]), profile, seconds)
