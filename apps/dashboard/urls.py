@@ -26,6 +26,7 @@ from apps.dashboard.views import (
     resources,
     revisions,
     service_accounts,
+    tape,
     tasks,
     tenants,
     usage,
@@ -34,6 +35,7 @@ from apps.dashboard.views import (
 
 urlpatterns: list[URLPattern] = [
     path("", overview.overview_page, name="overview"),
+    path("tape/", tape.tape_page, name="tape"),
     path("usage/", usage.usage_page, name="usage"),
     path("usage/csv/", usage.usage_export, name="usage_export"),
     path("sign-in/", people.sign_in, name="sign_in"),

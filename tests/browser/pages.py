@@ -8,6 +8,8 @@ from tests.end_to_end.installation import Installation
 
 PATHS = (
     "/",
+    "/tape/",
+    "/tape/?table=1",
     "/tasks/?view=all",
     "/tasks/new/",
     "/queues/",

@@ -328,7 +328,7 @@ def _attempt_row(attempt: Attempt, names: ReaderNames, *, sees_placements: bool)
     )
     return AttemptRow(
         attempt,
-        _word(attempt),
+        attempt_word(attempt),
         names.in_queue(attempt.queue_id).pool(attempt.pool_id),
         placements,
         ran,
@@ -336,7 +336,7 @@ def _attempt_row(attempt: Attempt, names: ReaderNames, *, sees_placements: bool)
     )
 
 
-def _word(attempt: Attempt) -> Word:
+def attempt_word(attempt: Attempt) -> Word:
     """The state of the attempt; for a finished one, how it ended."""
     if attempt.state != AttemptState.FINISHED:
         return ATTEMPT_STATES[attempt.state]

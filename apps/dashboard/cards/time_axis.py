@@ -12,6 +12,8 @@ _STEPS = tuple(timedelta(minutes=one) for one in (1, 5, 15, 30, 60, 120, 180, 36
 _DAYS = (1, 2, 5, 10)
 # So near the edges, in parts of the width, a text would be cut off.
 _EDGE = 0.015
+# Texts so close to each other overlap.
+_NEAR = 0.04
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +25,24 @@ class TimeMark:
 
 
 def time_marks(
-    began: datetime, ended: datetime, zone: ZoneInfo, *, most: int = 9
+    began: datetime,
+    ended: datetime,
+    zone: ZoneInfo,
+    *,
+    most: int = 9,
+    except_near: datetime | None = None,
 ) -> tuple[TimeMark, ...]:
-    """Round times of the reader's zone between two moments, at most `most`, evenly apart."""
+    """Round times of the reader's zone between two moments, at most `most`, evenly apart.
+
+    Args:
+        except_near: a moment that has a mark of its own.
+    """
     span_s = (ended - began).total_seconds()
     marks = []
     for at in _moments(began, ended, zone, most):
         share = (at - began).total_seconds() / span_s
+        if except_near is not None and abs(at - except_near) < (ended - began) * _NEAR:
+            continue
         if _EDGE <= share <= 1 - _EDGE:
             marks.append(TimeMark(percent(round(share * 100_000), 100_000), _text(at)))
     return tuple(marks)

@@ -18,6 +18,7 @@ import resourceEditor from "./resource-editor.js";
 import staleParts from "./stale-parts.js";
 import submitOnChange from "./submit-on-change.js";
 import suggestedName from "./suggested-name.js";
+import tapeDetail from "./tape-detail.js";
 import themeChoice from "./theme-choice.js";
 import themeToggle from "./theme-toggle.js";
 import unsavedForm from "./unsaved-form.js";
@@ -44,6 +45,7 @@ const behaviours = {
   "stale-parts": staleParts,
   "submit-on-change": submitOnChange,
   "suggested-name": suggestedName,
+  "tape-detail": tapeDetail,
   "theme-choice": themeChoice,
   "theme-toggle": themeToggle,
   "unsaved-form": unsavedForm,

@@ -125,8 +125,8 @@ PAGES_INSTALLATION = section(
 
 PAGES_OWN = section(
     rule(
-        "/ /policies/ /policies/sparklines/ /queues/ /tasks/ /tasks/new/ /usage/* /credentials/ "
-        "/settings/account/ /live/<name>/ /settings/resources/ /settings/vaults/ "
+        "/ /tape/* /policies/ /policies/sparklines/ /queues/ /tasks/ /tasks/new/ /usage/* "
+        "/credentials/ /settings/account/ /live/<name>/ /settings/resources/ /settings/vaults/ "
         "/settings/vaults/new/",
         SIGNED,
         ALLOW,

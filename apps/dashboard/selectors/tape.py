@@ -1,0 +1,125 @@
+"""What ran where and when: attempts with the devices that they held, as far as a user sees them."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Prefetch, Q, QuerySet
+
+from apps.nodes.models import RETIRED_INDEX, Device, Node
+from apps.policies.models import Policy, Pool
+from apps.tasks.models import Attempt, HeldDevice, Member, PastTier
+
+# Attempts that one tape shows at most, the latest ones.
+MOST_ATTEMPTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HeldStretch:
+    """A device, or thousandths of it, that an attempt held; `until` None: it still does."""
+
+    attempt: UUID
+    node: int
+    index: int
+    milli: int
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TapeAttempts:
+    """The latest first; `past_tiers` of each, oldest first; `is_cut`: there are earlier ones."""
+
+    attempts: tuple[Attempt, ...]
+    past_tiers: dict[UUID, list[PastTier]]
+    is_cut: bool
+
+
+def attempts_between(
+    began: datetime,
+    ended: datetime,
+    *,
+    policy_ids: Collection[int] | None = None,
+    pools: Collection[Pool] | None = None,
+) -> TapeAttempts:
+    """Attempts that held something between two moments, in three or four queries.
+
+    Args:
+        policy_ids: None: of all policies, the removed ones with them.
+        pools: None: in all pools.
+    """
+    if policy_ids is None:
+        # With the policies named, the database finds those that ended lately by an index.
+        policy_ids = list(Policy.objects.order_by().values_list("pk", flat=True))
+    rows = Attempt.objects.filter(
+        Q(ended_at__isnull=True) | Q(ended_at__gt=began),
+        policy__in=policy_ids,
+        allocated_at__lt=ended,
+    )
+    if pools is not None:
+        rows = rows.filter(pool__in=pools)
+    found = list(_columns(rows).order_by("-allocated_at", "-pk")[: MOST_ATTEMPTS + 1])
+    shown = found[:MOST_ATTEMPTS]
+    past: dict[UUID, list[PastTier]] = defaultdict(list)
+    ids = [one.pk for one in shown]
+    for change in PastTier.objects.filter(attempt__in=ids, until__gt=began).order_by("until", "pk"):
+        past[change.attempt_id].append(change)
+    return TapeAttempts(tuple(shown), past, is_cut=len(found) > len(shown))
+
+
+def _columns(rows: QuerySet[Attempt]) -> QuerySet[Attempt]:
+    """Without the content of tasks, which is most of a row."""
+    names = [field.attname for field in Attempt._meta.concrete_fields]
+    task = ("name", "time_limit_s", "owner_id")
+    owner = ("username", "first_name", "last_name")
+    members = Member.objects.only("attempt", "is_stop_asked", "exit_code")
+    return (
+        rows.select_related("task__owner")
+        .prefetch_related(Prefetch("members", members))
+        .only(
+            *names,
+            *(f"task__{name}" for name in task),
+            *(f"task__owner__{name}" for name in owner),
+        )
+    )
+
+
+def held_by(attempts: Iterable[Attempt], nodes: Collection[Node]) -> list[HeldStretch]:
+    """The devices of these nodes that the attempts held, in one query."""
+    ids = [one.pk for one in attempts]
+    rows = HeldDevice.objects.filter(
+        member__attempt__in=ids, device__node__in=nodes, device__index__lt=RETIRED_INDEX
+    ).order_by("device__node_id", "device__index", "pk")
+    columns = ("member__attempt", "device__node", "device__index", "milli", "released_at")
+    return [HeldStretch(*row) for row in rows.values_list(*columns)]
+
+
+def nodes_of(pools: Collection[Pool]) -> tuple[list[Node], dict[int, list[Device]]]:
+    """The nodes of these pools and their devices, in two queries."""
+    live = Node.objects.filter(pool__in=pools, removed_at__isnull=True).order_by("name", "pk")
+    nodes = list(live.defer("report", "labels", "environment"))
+    devices: dict[int, list[Device]] = defaultdict(list)
+    for device in Device.objects.filter(node__in=nodes, index__lt=RETIRED_INDEX).order_by("index"):
+        devices[device.node_id].append(device)
+    return nodes, devices
+
+
+def packed(stretches: Sequence[tuple[datetime, datetime, int]]) -> list[int]:
+    """Offsets at which these (from, until, amount) stand without overlap, each as low as it can.
+
+    Taken in the order of their beginnings; answers are in the order given.
+    """
+    offsets = [0] * len(stretches)
+    active: list[tuple[int, int, datetime]] = []
+    for at in sorted(range(len(stretches)), key=lambda one: (stretches[one][0], one)):
+        began, ended, amount = stretches[at]
+        active = sorted(one for one in active if one[2] > began)
+        offset = 0
+        for low, high, _ in active:
+            if low - offset >= amount:
+                break
+            offset = max(offset, high)
+        offsets[at] = offset
+        active.append((offset, offset + amount, ended))
+    return offsets
