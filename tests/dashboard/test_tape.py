@@ -20,7 +20,7 @@ from apps.dashboard.cards.tape_geometry import (
 from apps.dashboard.cards.tape_query import TapeQuery
 from apps.dashboard.selectors.tape import packed
 from apps.nodes.models import Device, DeviceState, Node
-from apps.tasks.models import Attempt, HeldDevice, Member, PastTier
+from apps.tasks.models import Attempt, Member, PastTier
 from tests.allocation.state import make_node
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import text
@@ -46,12 +46,9 @@ def node(example: Example) -> Node:
 
 def hold(attempt: Attempt, node: Node, *indices: int, milli: int = 1000) -> None:
     """Let an attempt hold these devices as long as it lives."""
-    member = Member.objects.get(attempt=attempt)
-    Member.objects.filter(pk=member.pk).update(node=node)
-    for device in Device.objects.filter(node=node, index__in=indices):
-        HeldDevice.objects.create(
-            member=member, device=device, milli=milli, released_at=attempt.ended_at
-        )
+    Member.objects.filter(attempt=attempt).update(
+        node=node, devices=[[index, milli] for index in indices]
+    )
 
 
 @pytest.fixture

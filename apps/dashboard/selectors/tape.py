@@ -1,7 +1,7 @@
 """What ran where and when: attempts with the devices that they held, as far as a user sees them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -10,7 +10,7 @@ from django.db.models import Prefetch, Q, QuerySet
 
 from apps.nodes.models import RETIRED_INDEX, Device, Node
 from apps.policies.models import Policy, Pool
-from apps.tasks.models import Attempt, HeldDevice, Member, PastTier
+from apps.tasks.models import Attempt, Member, PastTier
 
 # Attempts that one tape shows at most, the latest ones.
 MOST_ATTEMPTS = 1000
@@ -18,13 +18,12 @@ MOST_ATTEMPTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class HeldStretch:
-    """A device, or thousandths of it, that an attempt held; `until` None: it still does."""
+    """A device, or thousandths of it, that an attempt held."""
 
     attempt: UUID
     node: int
     index: int
     milli: int
-    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def _columns(rows: QuerySet[Attempt]) -> QuerySet[Attempt]:
     names = [field.attname for field in Attempt._meta.concrete_fields]
     task = ("name", "time_limit_s", "owner_id")
     owner = ("username", "first_name", "last_name")
-    members = Member.objects.only("attempt", "is_stop_asked", "exit_code")
+    members = Member.objects.only("attempt", "node", "devices", "is_stop_asked", "exit_code")
     return (
         rows.select_related("task__owner")
         .prefetch_related(Prefetch("members", members))
@@ -85,14 +84,14 @@ def _columns(rows: QuerySet[Attempt]) -> QuerySet[Attempt]:
     )
 
 
-def held_by(attempts: Iterable[Attempt], nodes: Collection[Node]) -> list[HeldStretch]:
-    """The devices of these nodes that the attempts held, in one query."""
-    ids = [one.pk for one in attempts]
-    rows = HeldDevice.objects.filter(
-        member__attempt__in=ids, device__node__in=nodes, device__index__lt=RETIRED_INDEX
-    ).order_by("device__node_id", "device__index", "pk")
-    columns = ("member__attempt", "device__node", "device__index", "milli", "released_at")
-    return [HeldStretch(*row) for row in rows.values_list(*columns)]
+def held_by(attempts: Iterable[Attempt], nodes: Collection[Node]) -> Iterator[HeldStretch]:
+    """The devices of these nodes that the attempts held, from their members."""
+    wanted = {node.pk for node in nodes}
+    for attempt in attempts:
+        for member in attempt.members.all():
+            if member.node_id in wanted:
+                for index, milli in member.devices:
+                    yield HeldStretch(attempt.pk, member.node_id, index, milli)
 
 
 def nodes_of(pools: Collection[Pool]) -> tuple[list[Node], dict[int, list[Device]]]:
