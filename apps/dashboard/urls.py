@@ -36,6 +36,7 @@ from apps.dashboard.views import (
 urlpatterns: list[URLPattern] = [
     path("", overview.overview_page, name="overview"),
     path("tape/", tape.tape_page, name="tape"),
+    path("tape/starts/", tape.tape_starts, name="tape_starts"),
     path("usage/", usage.usage_page, name="usage"),
     path("usage/csv/", usage.usage_export, name="usage_export"),
     path("sign-in/", people.sign_in, name="sign_in"),

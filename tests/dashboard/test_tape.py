@@ -1,6 +1,7 @@
 """The tape: which blocks each reader sees, where they stand, and at what cost."""
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import connection
@@ -9,6 +10,7 @@ from django.utils import timezone
 from guardian.shortcuts import assign_perm
 
 from apps.accounts.models import User
+from apps.allocation.explanation import ExpectedStart
 from apps.dashboard.cards.tape import Tape, load_tape
 from apps.dashboard.cards.tape_geometry import (
     TapeBlock,
@@ -18,9 +20,10 @@ from apps.dashboard.cards.tape_geometry import (
     contiguous,
 )
 from apps.dashboard.cards.tape_query import TapeQuery
+from apps.dashboard.cards.tape_starts import TapeStart, start_of
 from apps.dashboard.selectors.tape import packed
 from apps.nodes.models import Device, DeviceState, Node
-from apps.tasks.models import Attempt, Member, PastTier
+from apps.tasks.models import Attempt, Member, PastTier, TaskGroup
 from tests.allocation.state import make_node
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import text
@@ -84,9 +87,9 @@ def test_an_administrator_sees_each_node_with_what_it_ran(
     assert (section.name, row.name, row.detail) == (example.h100.name, "h100-1", "8 GPU, H100")
     assert row.href == f"/nodes/{node.pk}/"
     assert [(b.y, b.height, b.kind) for b in row.blocks] == [
-        (0.0, 27.0, "policy"),
-        (28.0, 13.0, "profile"),
-        (49.0, 6.0, "profile"),
+        (0.0, 55.0, "policy"),
+        (56.0, 27.0, "profile"),
+        (98.0, 13.0, "profile"),
     ]
     assert tape.series == (("Dev", "policy"), ("Research", "profile"))
     first = row.blocks[0]
@@ -172,8 +175,8 @@ def test_shares_of_one_gpu_stand_below_each_other(
         hold(run_in(submit(alice, name), example.h100, since=since), node, 2, milli=500)
 
     assert sorted((one.y, one.height) for one in blocks(tape_for(root))) == [
-        (14.0, 2.5),
-        (17.5, 2.5),
+        (28.0, 6.0),
+        (35.0, 6.0),
     ]
 
 
@@ -183,7 +186,7 @@ def test_a_gpu_that_is_missing_is_closed_from_now_on(node: Node, root: User) -> 
     (row,) = tape_for(root).sections[0].rows
 
     assert row.note == "1 GPU unavailable"
-    assert row.closed == ((21, 7),)
+    assert row.closed == ((42, 14),)
 
 
 @pytest.mark.usefixtures("ran")
@@ -230,6 +233,38 @@ def test_the_number_of_queries_does_not_grow(
 
     assert len(many) == len(few)
     assert len(many) <= 30
+
+
+# --- expected starts ---------------------------------------------------------------------------
+
+
+def test_expected_starts_are_those_of_tasks_that_the_reader_sees(
+    example: Example, alice: User, charlie: User, client_for: ClientFor, submit: Submit
+) -> None:
+    task = submit(alice, "soon")
+    TaskGroup.objects.update(head_id=task.pk)
+
+    assert "soon" in text(client_for(alice).get("/tape/starts/"))
+    assert words_on(client_for(charlie).get("/tape/starts/").content.decode(), "soon") == []
+
+
+def test_an_expected_start_is_a_stretch_of_time(alice: User, submit: Submit) -> None:
+    window, task = TimeWindow(at(0), at(10), at(8)), submit(alice, "soon")
+
+    def start(first: float | None, last: float | None) -> TapeStart:
+        earliest, latest = (None if hours is None else at(hours) for hours in (first, last))
+        expected = ExpectedStart("queue", "Why.", earliest=earliest, latest=latest)
+        return start_of(task, expected, window, ZoneInfo("UTC"))
+
+    both = start(8.5, 9)
+    assert both.stretch is not None
+    assert (both.stretch.x, both.stretch.width) == ("85%", "5%")
+    assert (both.words, both.is_open) == ("20:30 to 21:00", False)
+    open_end = start(9, None)
+    assert open_end.stretch is not None
+    assert (open_end.stretch.width, open_end.words) == ("10%", "21:00 or later")
+    assert (start(11, 12).stretch, start(11, 12).is_open) == (None, True)
+    assert (start(None, None).stretch, start(None, None).words) == (None, "Why.")
 
 
 # --- geometry ----------------------------------------------------------------------------------

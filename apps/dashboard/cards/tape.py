@@ -90,13 +90,21 @@ def load_tape(user: User, wanted: TapeQuery) -> Tape:
 
 def _by_node(reader: TapeReader, pools: list[Pool]) -> Iterator[TapeSection]:
     nodes, devices = nodes_of(pools)
+    total = sum(map(len, devices.values()))
     linked = set(nodes_visible_to(reader.user).values_list("pk", flat=True))
     held: defaultdict[int, list[HeldStretch]] = defaultdict(list)
     for stretch in held_by(reader.found.attempts, nodes):
         held[stretch.node].append(stretch)
     for pool in pools:
         rows = tuple(
-            _node_row(reader, node, devices[node.pk], held[node.pk], is_linked=node.pk in linked)
+            _node_row(
+                reader,
+                node,
+                devices[node.pk],
+                held[node.pk],
+                total=total,
+                is_linked=node.pk in linked,
+            )
             for node in nodes
             if node.pool_id == pool.pk
         )
@@ -110,9 +118,10 @@ def _node_row(
     devices: list[Device],
     held: list[HeldStretch],
     *,
+    total: int,
     is_linked: bool,
 ) -> TapeRow:
-    scale = row_scale(len(devices))
+    scale = row_scale(len(devices), total)
     at = {device.index: number for number, device in enumerate(devices)}
     bad = [at[one.index] for one in devices if one.state != DeviceState.HEALTHY]
     return TapeRow(
@@ -206,7 +215,7 @@ def _policy_row(reader: TapeReader, policy: int, name: str, attempts: list[Attem
         reader.add_line(one, name, amount)
         if offset < MOST_GPUS * MILLI:
             pieces.append(reader.piece(one, name, offset=offset, amount=amount, total=amount))
-    scale = row_scale(gpus)
+    scale = row_scale(gpus, gpus)
     return TapeRow(
         name=name,
         detail=f"at most {milli_text(most)} GPU at once",

@@ -10,11 +10,15 @@ from datetime import datetime
 from apps.dashboard.cards.bars import Segment, percent
 from apps.dashboard.cards.time_axis import TimeMark
 
-# Pixels of one GPU, and of the lowest row: as much as its name needs.
-GPU_PX = 7
+# Pixels of one GPU, many or few, and of the lowest row: as much as its name needs.
+GPU_PX = (7, 14)
 ROW_PX = 30
-# Narrower than this, in parts of the width, and lower, in pixels, a block has no name in it.
-NAMED_WIDTH = 0.03
+# As many pixels as all rows of a small installation may have.
+FEW_PX = 480
+# Narrower than this, in parts of the width, and lower, in pixels, a block has no name in it; on a
+# phone it has to be wider.
+NAMED_WIDTH = 0.04
+NAMED_WIDTH_ON_PHONE = 0.16
 NAMED_PX = 13
 
 
@@ -77,6 +81,7 @@ class TapeBlock:
     kind: str
     href: str
     text: str
+    is_wide: bool
     label: str
     is_preempted: bool
     over: tuple[Segment, ...]
@@ -114,9 +119,10 @@ class TapeAxis:
     zone: str
 
 
-def row_scale(gpus: int) -> float:
-    """Pixels per GPU of a row with so many."""
-    return max(GPU_PX, ROW_PX / gpus) if gpus else ROW_PX
+def row_scale(gpus: int, total: int) -> float:
+    """Pixels per GPU of a row with so many, of so many in all."""
+    usual = min(max(FEW_PX / max(total, 1), GPU_PX[0]), GPU_PX[1])
+    return max(round(usual, 1), ROW_PX / gpus) if gpus else ROW_PX
 
 
 def blocks_of(
@@ -139,6 +145,7 @@ def _block(piece: TapePiece, window: TimeWindow, scale: float) -> TapeBlock:
         kind=piece.kind,
         href=piece.href,
         text=piece.name if is_named else "",
+        is_wide=width >= NAMED_WIDTH_ON_PHONE,
         label=piece.label,
         is_preempted=piece.is_preempted,
         over=_stretches(piece, window),

@@ -13,7 +13,7 @@ _DAYS = (1, 2, 5, 10)
 # So near the edges, in parts of the width, a text would be cut off.
 _EDGE = 0.015
 # Texts so close to each other overlap.
-_NEAR = 0.04
+_NEAR = 0.08
 
 
 @dataclass(frozen=True, slots=True)

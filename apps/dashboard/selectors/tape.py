@@ -8,9 +8,12 @@ from uuid import UUID
 
 from django.db.models import Prefetch, Q, QuerySet
 
+from apps.accounts.models import User
 from apps.nodes.models import RETIRED_INDEX, Device, Node
 from apps.policies.models import Policy, Pool
-from apps.tasks.models import Attempt, Member, PastTier
+from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.models import Attempt, Member, PastTier, Task, TaskGroup
+from apps.tasks.selectors.visibility import tasks_seen_with_queue
 
 # Attempts that one tape shows at most, the latest ones.
 MOST_ATTEMPTS = 1000
@@ -122,3 +125,11 @@ def packed(stretches: Sequence[tuple[datetime, datetime, int]]) -> list[int]:
         offsets[at] = offset
         active.append((offset, offset + amount, ended))
     return offsets
+
+
+def next_tasks(user: User, most: int) -> list[Task]:
+    """The first waiting tasks of their groups, as far as the user sees them, in one query."""
+    heads = TaskGroup.objects.filter(head_id__isnull=False).values("head_id")
+    tasks = tasks_seen_with_queue(user).filter(state=TaskState.QUEUED, pk__in=heads)
+    tasks = tasks.select_related("owner", "queue__policy", "task_group").defer("content")
+    return list(tasks.order_by("-priority", "is_preemptible", "submitted_at", "pk")[:most])
