@@ -53,11 +53,14 @@ def show_usage(
             "held": _hours(one["sums"]["gpu_seconds"]),
             "before": _hours(one["before"]["gpu_seconds"]),
             "lost": _hours(one["sums"]["gpu_seconds_lost"]),
+            "use": _percent(one["sums"]["gpu_seconds_used"], one["sums"]["gpu_seconds_measured"]),
+            "idle": _hours(one["sums"]["gpu_seconds_idle"]),
             **{name: one["sums"][name] for name in ("admitted", "failed", "preempted")},
         }
         for one in lines
     ]
-    table(("name", "held", "before", "lost", "admitted", "failed", "preempted"), rows)
+    heads = ("name", "held", "before", "lost", "use", "idle", "admitted", "failed", "preempted")
+    table(heads, rows)
 
 
 def current(row: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +68,10 @@ def current(row: dict[str, Any]) -> dict[str, Any]:
     found = row["current"]
     oldest = (found["oldest_wait_at"] or "-")[:16].replace("T", " ")
     return {"running": found["running"], "waiting": found["waiting"], "oldest": oldest}
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole else "-"
 
 
 def _hours(gpu_seconds: float) -> str:

@@ -237,6 +237,7 @@ urlpatterns: list[URLPattern] = [
     path("tasks/new/", tasks.task_form, name="task_enqueue"),
     path("tasks/<uuid:pk>/", tasks.task_detail, name="task_detail"),
     path("tasks/<uuid:pk>/expected-start/", tasks.task_expected_start, name="task_expected_start"),
+    path("tasks/<uuid:pk>/gpu-use/", tasks.task_gpu_use, name="task_gpu_use"),
     path("tasks/<uuid:pk>/vaults/", vaults.task_vaults, name="task_vaults"),
     path("tasks/<uuid:pk>/edit/", tasks.task_edit_page, name="task_edit"),
     path("tasks/<uuid:pk>/enqueue/", tasks.task_enqueue_draft_now, name="task_enqueue_draft"),

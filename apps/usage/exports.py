@@ -9,12 +9,15 @@ from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.selectors.report import PER_GPU_S, UsageReport
 
 COUNTED = ("admitted", "ended", "completed", "failed", "preempted")
+# How GPUs were used, by the end of the name that readers see.
+USE = {"measured": "known", "used": "used", "idle": "idle", "without_process": "no_process"}
 # Time of attempts from before tiers were recorded has none.
 TIERS = (*AttemptTier.values, "")
 HEAD = (
     *("since", "until", "by", "id", "name", "parent_id", "gpu_seconds"),
     *(f"gpu_seconds_{tier or 'tier_not_recorded'}" for tier in TIERS),
     *("gpu_seconds_lost", *COUNTED, "waited_seconds", "gpu_seconds_before"),
+    *(f"gpu_seconds_{name}" for name in USE),
 )
 
 
@@ -31,6 +34,7 @@ def usage_csv(report: UsageReport) -> Iterator[str]:
                 *(tiers if report.by.has_pools else [""] * len(tiers)),
                 *(gpu_s(sums["lost"]), *(sums[one] for one in COUNTED)),
                 *(sums["waited_ms"] / 1000, gpu_s(line.before["held"])),
+                *(gpu_s(sums[measure]) for measure in USE.values()),
             )
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from apps.dashboard.cards.words import duration_text
 from apps.tasks.lifecycle.states import AttemptTier
+from apps.tasks.models.gpu_use import IDLE_PERCENT
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import PER_GPU_H, UsageLine, UsageReport, UsageSums
 
@@ -113,6 +114,8 @@ def totals(report: UsageReport) -> list[tuple[str, str, str]]:
         ("Attempts admitted", f"{total['admitted']:,}", f"{total['preempted']:,} preempted"),
         ("Attempts ended", f"{total['ended']:,}", f"{total['failed']:,} failed"),
         ("Wait, mean", _wait(total), f"95 % waited at most {_wait_most(total)}"),
+        ("GPU use, mean", _use(total), _measured(total)),
+        ("Held but idle", _idle(total), _idle_share(total)),
     ]
     if report.by.has_pools and total["held"]:
         share = round(over_quota / total["held"] * 100)
@@ -127,6 +130,30 @@ def _from_before(change: str, report: UsageReport) -> str:
         return "nothing in the period before"
     open_day = "" if report.period.is_over else "; today is not over"
     return f"{change} from the period before{open_day}"
+
+
+def _use(sums: UsageSums) -> str:
+    """The mean utilisation where it was measured: `63 %`."""
+    return f"{round(sums['used'] / sums['known'] * 100)} %" if sums["known"] else NONE
+
+
+def _measured(sums: UsageSums) -> str:
+    if not sums["known"]:
+        return "no GPU that was held said it"
+    # Held time is exact, samples can be a little later.
+    share = min(round(sums["known"] / sums["held"] * 100), 100) if sums["held"] else 100
+    return f"measured in {share} % of the time held"
+
+
+def _idle(sums: UsageSums) -> str:
+    return f"{hours_text(sums['idle'])} h" if sums["known"] else NONE
+
+
+def _idle_share(sums: UsageSums) -> str:
+    if not sums["known"]:
+        return "unknown"
+    share = round(sums["idle"] / sums["known"] * 100)
+    return f"{share} % of what was measured: GPU use below {IDLE_PERCENT} %"
 
 
 def _wait(sums: UsageSums) -> str:
@@ -152,6 +179,8 @@ def table_of(report: UsageReport) -> UsageTable:
         "GPU hours",
         *(str(label) for _, label in tiers),
         "Lost",
+        "GPU use",
+        "Idle",
         "Admitted",
         "Preempted",
         "Failed",
@@ -176,6 +205,8 @@ def _measures(line: UsageLine, tiers: Iterable[tuple[str, str]]) -> tuple[Measur
     counts = [(now[name], before[name]) for name in ("admitted", "preempted", "failed")]
     return (
         *(Measure(hours_text(a) if a else NONE, change_text(a, b)) for a, b in hours),
+        Measure(_use(now)),
+        Measure(hours_text(now["idle"]) if now["known"] else NONE),
         *(Measure(f"{a:,}" if a else NONE, change_text(a, b)) for a, b in counts),
         Measure(_wait(now), change_text(now.waited_s or 0, before.waited_s or 0)),
         Measure(_wait_most(now)),

@@ -18,6 +18,7 @@ from apps.allocation.explanation import expected_start
 from apps.allocation.whatif.task_checks import TaskCheck, task_check
 from apps.core.errors import NotAllowed, RpmError
 from apps.dashboard.access import person
+from apps.dashboard.cards.gpu_use import GpuUseCard
 from apps.dashboard.cards.logs import log_pieces
 from apps.dashboard.cards.task_filter_chips import filter_chips
 from apps.dashboard.cards.tasks import tabs
@@ -29,6 +30,8 @@ from apps.dashboard.selectors.tasks import TaskFilter, visible_task
 from apps.dashboard.toasts import say
 from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
 from apps.tasks.models import Task
+from apps.tasks.selectors.attempts import attempts_of
+from apps.tasks.selectors.gpu_use import gpu_use_steps
 from apps.tasks.selectors.visibility import task_permissions
 from apps.tasks.services.enqueue.submission import (
     task_change,
@@ -92,6 +95,16 @@ def task_expected_start(request: HttpRequest, pk: UUID) -> HttpResponse:
         "before": expected.latest - now if expected and expected.latest else None,
     }
     return render(request, "components/expected_start.html", context)
+
+
+# permission: whoever sees the task
+@require_GET
+@login_required
+def task_gpu_use(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """How its last attempt uses its GPUs: asked for by the page, which does not wait for it."""
+    attempt = attempts_of(_task_or_404(person(request), pk)).first()
+    card = GpuUseCard.of(attempt, gpu_use_steps(attempt)) if attempt else None
+    return render(request, "components/task_gpu_use.html", {"card": card})
 
 
 # permission: every signed-in user; the services check the queue

@@ -18,6 +18,7 @@ from apps.dashboard.access import person
 from apps.dashboard.cards.usage_report import chart_of, table_of, totals
 from apps.dashboard.live import day_of, key_id
 from apps.usage.exports import csv_response
+from apps.usage.selectors.idle_attempts import idle_attempts
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import (
     DEFAULT_DAYS,
@@ -106,6 +107,7 @@ def usage_page(request: HttpRequest) -> HttpResponse:
         "step": "hour" if report.step == HOUR else "day",
         "pools": pools_visible_to(user).order_by("name") if wanted.by.has_pools else [],
         "totals": totals(report),
+        "idle": idle_attempts(user),
         "chart": chart_of(report),
         "table": table_of(report),
         "is_empty": not report.total["held"] and not report.total["admitted"],

@@ -2,13 +2,15 @@
 
 import codecs
 from collections.abc import Collection
+from dataclasses import asdict
 from typing import Any
 
 from apps.core.terminal import plain, whole_length
 from apps.core.units import milli_text
 from apps.tasks.api.query_parameters import LogQuery
 from apps.tasks.lifecycle.states import AttemptState
-from apps.tasks.models import Attempt, Member
+from apps.tasks.models import Attempt, AttemptUse, Member
+from apps.tasks.selectors.gpu_use import gpu_use_steps
 from apps.tasks.selectors.vaults import EffectiveVault
 
 
@@ -36,6 +38,7 @@ def attempt_payload(
         "detail": attempt.detail if has_content else None,
         "image_digest": attempt.image_digest if has_content else None,
         "image_id": attempt.image_id if has_content else None,
+        "gpu_use": _gpu_use(attempt),
         "members": [
             _member(member, has_content=has_content, sees_pool=sees_pool)
             for member in attempt.members.all()
@@ -94,6 +97,28 @@ def log_payload(query: LogQuery) -> dict[str, Any]:
         "is_cut": attempt.log_is_cut if attempt else False,
         "is_over": is_over,
         "text": text if query.is_raw else plain(text),
+    }
+
+
+def _gpu_use(attempt: Attempt) -> dict[str, Any] | None:
+    use: AttemptUse | None = getattr(attempt, "use", None)
+    if use is None:
+        return None
+    return {
+        "percent": use.percent,
+        "memory_mb": use.memory_mb,
+        "energy_wh": use.energy_wh,
+        "sampled_gpu_seconds": use.sampled_ms / 1000,
+        "sampled_at": use.sampled_at,
+        "idle_since": use.idle_since(attempt.started_at),
+    }
+
+
+def gpu_use_payload(attempt: Attempt | None) -> dict[str, Any]:
+    """An attempt's GPUs over time."""
+    return {
+        "generation": attempt.generation if attempt else None,
+        "steps": [asdict(one) for one in gpu_use_steps(attempt)] if attempt else [],
     }
 
 

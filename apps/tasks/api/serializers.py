@@ -6,6 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.tasks.lifecycle.states import AttemptState
+from apps.tasks.models.gpu_use import IDLE_PERCENT
 
 
 @extend_schema_field({"allOf": [{"$ref": "#/components/schemas/Task"}], "nullable": True})
@@ -47,6 +48,37 @@ class MemberSerializer(serializers.Serializer[Any]):
     exit_code = serializers.IntegerField(allow_null=True)
 
 
+class GpuUseSerializer(serializers.Serializer[Any]):
+    """How an attempt used its GPUs, as far as they were sampled. Null: it is not known."""
+
+    percent = serializers.IntegerField(
+        allow_null=True, help_text="Mean utilisation; null where its GPUs do not say it."
+    )
+    memory_mb = serializers.IntegerField(help_text="The most in use on one GPU, in 2^20 bytes.")
+    energy_wh = serializers.FloatField(help_text="0 where its GPUs do not say their power.")
+    sampled_gpu_seconds = serializers.FloatField()
+    sampled_at = serializers.DateTimeField()
+    idle_since = serializers.DateTimeField(
+        allow_null=True,
+        help_text=f"Since when every GPU was below {IDLE_PERCENT} % when it was sampled last.",
+    )
+
+
+class GpuUseStepSerializer(serializers.Serializer[Any]):
+    """Five minutes."""
+
+    at = serializers.DateTimeField()
+    percent = serializers.IntegerField(allow_null=True)
+    memory_mb = serializers.IntegerField()
+
+
+class GpuUseStepsSerializer(serializers.Serializer[Any]):
+    """The last 14 days at most; five minutes without a sample are missing."""
+
+    generation = serializers.IntegerField(allow_null=True)
+    steps = GpuUseStepSerializer(many=True)
+
+
 class AttemptSerializer(serializers.Serializer[Any]):
     """One admission of a task. Pool and nodes are null for users who may not see the pool."""
 
@@ -72,6 +104,7 @@ class AttemptSerializer(serializers.Serializer[Any]):
     image_id = serializers.CharField(
         allow_null=True, help_text="The same image's own number, as its node knows it."
     )
+    gpu_use = GpuUseSerializer(allow_null=True)
     members = MemberSerializer(many=True)
 
 

@@ -16,7 +16,12 @@ from apps.core.api import KeysetPagination, error_body
 from apps.core.errors import BadInput, RpmError
 from apps.core.schema import changes_of, list_of
 from apps.core.terminal import plain
-from apps.tasks.api.attempt_payloads import attempt_payload, effective_vault_payload, log_payload
+from apps.tasks.api.attempt_payloads import (
+    attempt_payload,
+    effective_vault_payload,
+    gpu_use_payload,
+    log_payload,
+)
 from apps.tasks.api.bodies import (
     PriorityBody,
     QueueBody,
@@ -41,10 +46,11 @@ from apps.tasks.api.serializers import (
     BulkAnswerSerializer,
     EffectiveVaultSerializer,
     ErrorSerializer,
+    GpuUseStepsSerializer,
     LogSerializer,
 )
 from apps.tasks.models import Task
-from apps.tasks.selectors.attempts import attempts_of
+from apps.tasks.selectors.attempts import attempts_of, latest_attempt
 from apps.tasks.selectors.vaults import effective_vault
 from apps.tasks.selectors.visibility import (
     is_shown_alone,
@@ -289,6 +295,13 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
                 for attempt in attempts_of(task)
             ]
         )
+
+    @extend_schema(parameters=[_GENERATION], responses={200: GpuUseStepsSerializer, **_ERRORS})
+    @action(detail=True, url_path="gpu-use", pagination_class=None)
+    def gpu_use(self, request: Request, pk: str) -> Response:
+        """How the last attempt, or that of `generation`, used its GPUs over time."""
+        attempt = latest_attempt(self._task(request, pk), generation_parameter(request))
+        return Response(gpu_use_payload(attempt))
 
     @extend_schema(parameters=[_GENERATION], responses={200: EffectiveVaultSerializer, **_ERRORS})
     @action(detail=True, url_path="effective-vault", pagination_class=None)

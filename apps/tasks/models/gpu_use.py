@@ -1,11 +1,15 @@
 """How much attempts use the GPUs that they hold: sampled on nodes once a minute."""
 
+from datetime import datetime, timedelta
+
 from django.db import models
 
 from apps.tasks.models.attempts import Attempt, HeldDevice
 
 # A GPU whose mean utilisation is below this, in percent, is idle.
 IDLE_PERCENT = 5
+# A pause that is shorter is none.
+PAUSE = timedelta(minutes=5)
 
 
 class DeviceUse(models.Model):
@@ -52,7 +56,8 @@ class AttemptUse(models.Model):
     """The whole of an attempt: sums over its devices and its life, in the units of `DeviceUse`.
 
     `sampled_at` is the end of its last sample, `used_at` that of the last in which a GPU was not
-    idle. `memory_mb` is the most in use on one GPU. It stays when the samples are removed.
+    known to be idle. `memory_mb` is the most in use on one GPU. It stays when the samples are
+    removed.
     """
 
     attempt = models.OneToOneField(
@@ -74,6 +79,13 @@ class AttemptUse(models.Model):
     def percent(self) -> int | None:
         """The mean utilisation; None where the GPUs do not tell theirs."""
         return round(self.busy / self.known_ms) if self.known_ms else None
+
+    def idle_since(self, started_at: datetime | None) -> datetime | None:
+        """Since when all its GPUs were idle when they were sampled last; None where one was not."""
+        since = max(filter(None, (self.used_at, started_at)), default=None)
+        if since is None or not self.known_ms or self.sampled_at - since < PAUSE:
+            return None
+        return since
 
     @property
     def energy_wh(self) -> float:

@@ -28,7 +28,7 @@ def attempts_of(task: Task) -> QuerySet[Attempt]:
     members = Member.objects.select_related("node").prefetch_related("held_devices__device")
     return (
         Attempt.objects.filter(task=task)
-        .select_related("pool")
+        .select_related("pool", "use")
         .prefetch_related(Prefetch("members", queryset=members))
         .order_by("-generation")
     )

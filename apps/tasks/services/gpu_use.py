@@ -51,6 +51,11 @@ class _Use:
     power_mw: int
     has_process: bool
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is known to be idle."""
+        return self.percent is not None and self.percent < IDLE_PERCENT
+
     def sums(self, ms: int) -> tuple[int, ...]:
         """In the order of `SUMS`."""
         is_known = self.percent is not None
@@ -170,7 +175,7 @@ def _add_to_attempts(uses: Iterable[_Use], now: datetime) -> None:
             *map(sum, zip(*(one.sums((now - one.since) // MS) for one in own), strict=True)),
             max(one.memory_mb for one in own),
             now,
-            now if any((one.percent or 0) >= IDLE_PERCENT for one in own) else None,
+            None if all(one.is_idle for one in own) else now,
         )
         for attempt, own in sorted(found.items())
     ]

@@ -1,13 +1,16 @@
 """Shapes of reports of usage."""
 
+from datetime import timedelta
 from typing import Any
 
 from rest_framework import serializers
 
 from apps.core.serializers import StrictSerializer
 from apps.tasks.lifecycle.states import AttemptTier
-from apps.usage.exports import gpu_s
+from apps.tasks.models.gpu_use import IDLE_PERCENT
+from apps.usage.exports import USE, gpu_s
 from apps.usage.models import WAIT_BUCKETS
+from apps.usage.selectors.idle_attempts import IDLE_AFTER
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import HOUR, UsageLine, UsageReport, UsageSums
 
@@ -46,6 +49,16 @@ class UsageSumsSerializer(serializers.Serializer[Any]):
     gpu_seconds_lost = serializers.FloatField(
         help_text="Held by preempted and lost attempts since they last saved their state."
     )
+    gpu_seconds_measured = serializers.FloatField(
+        help_text="Held while the utilisation of a whole GPU was sampled; the next two are of it."
+    )
+    gpu_seconds_used = serializers.FloatField(help_text="Times the utilisation.")
+    gpu_seconds_idle = serializers.FloatField(
+        help_text=f"In five minutes each with a utilisation below {IDLE_PERCENT} %."
+    )
+    gpu_seconds_without_process = serializers.FloatField(
+        help_text="Sampled while no process of the task had the GPU open."
+    )
     admitted = serializers.IntegerField()
     ended = serializers.IntegerField()
     completed = serializers.IntegerField()
@@ -83,6 +96,30 @@ class UsageSerializer(serializers.Serializer[Any]):
     total = UsageSumsSerializer()
     before = UsageSumsSerializer()
     lines = UsageLineSerializer(many=True)
+
+
+class IdleQuerySerializer(StrictSerializer):
+    """From when on a task counts as idle."""
+
+    minutes = serializers.IntegerField(
+        min_value=5,
+        max_value=14 * 24 * 60,
+        default=IDLE_AFTER // timedelta(minutes=1),
+        help_text="Only tasks whose GPUs have all been idle for so long.",
+    )
+
+
+class IdleAttemptSerializer(serializers.Serializer[Any]):
+    """A task that holds GPUs without using them."""
+
+    task_id = serializers.UUIDField()
+    name = serializers.CharField()
+    owner = serializers.CharField()
+    policy = serializers.CharField()
+    queue = serializers.CharField()
+    gpus = serializers.CharField(help_text="Whole ones and shares, as in requests.")
+    since = serializers.DateTimeField()
+    gpu_seconds = serializers.FloatField(source="gpu_s", help_text="Held since then.")
 
 
 def report_facts(report: UsageReport) -> dict[str, Any]:
@@ -125,4 +162,5 @@ def _sums(sums: UsageSums) -> dict[str, Any]:
             for name, most_s in WAIT_BUCKETS.items()
         },
         **{name: sums[name] for name in counted},
+        **{f"gpu_seconds_{name}": gpu_s(sums[measure]) for name, measure in USE.items()},
     }

@@ -1,5 +1,6 @@
 """REST of usage over time."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.http import HttpResponse
@@ -13,8 +14,15 @@ from apps.access.selectors import pools_visible_to
 from apps.accounts.api.permissions import HasScope, person
 from apps.core.errors import BadInput
 from apps.policies.selectors import by_name_or_id
-from apps.usage.api.serializers import UsageQuerySerializer, UsageSerializer, report_facts
+from apps.usage.api.serializers import (
+    IdleAttemptSerializer,
+    IdleQuerySerializer,
+    UsageQuerySerializer,
+    UsageSerializer,
+    report_facts,
+)
 from apps.usage.exports import csv_response
+from apps.usage.selectors.idle_attempts import idle_attempts
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import UsagePeriod, UsageReport, usage_report
 
@@ -41,6 +49,23 @@ class UsageCsvView(APIView):
     def get(self, request: Request) -> HttpResponse:
         """The lines of the report for spreadsheets."""
         return csv_response(_report(request))
+
+
+class IdleView(APIView):
+    """Tasks that hold GPUs without using them, of the queues that the user sees."""
+
+    permission_classes = (HasScope,)
+
+    @extend_schema(
+        parameters=[IdleQuerySerializer], responses={200: IdleAttemptSerializer(many=True)}
+    )
+    def get(self, request: Request) -> Response:
+        """At most 200, the most idle GPU time first; GPUs that do not say their use are missing."""
+        query = IdleQuerySerializer(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
+        after = timedelta(minutes=query.validated_data["minutes"])
+        found = idle_attempts(person(request), after=after)
+        return Response(IdleAttemptSerializer(found, many=True).data)
 
 
 def _report(request: Request) -> UsageReport:

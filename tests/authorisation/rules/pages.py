@@ -23,6 +23,9 @@ from tests.authorisation.rules.builders import (
     section,
 )
 
+# What everybody gets who sees a task.
+SEEN_TASK = "/tasks/<pk>/ /tasks/<pk>/expected-start/ /tasks/<pk>/gpu-use/"
+
 OPEN = section(
     rule(
         "/healthz /readyz /sign-in/ /resources/ /settings/",
@@ -162,8 +165,8 @@ PAGES_WORK = section(
     rule("/tasks/<pk>/vaults/", SIGNED, HIDE),
     rule("/tasks/<pk>/*", TENANT, ALLOW, relation=[BELOW]),
     rule("/tasks/<pk>/log/*", SIGNED, HIDE),
-    rule("/tasks/<pk>/ /tasks/<pk>/expected-start/", SIGNED, ALLOW, relation=[MATE]),
-    rule("/tasks/<pk>/ /tasks/<pk>/expected-start/", [QUEUE_ADMIN], ALLOW),
+    rule(SEEN_TASK, SIGNED, ALLOW, relation=[MATE]),
+    rule(SEEN_TASK, [QUEUE_ADMIN], ALLOW),
     rule("/tasks/<pk>/*", SIGNED, FORBID, relation=[MATE]),
     rule("/tasks/<pk>/*", [QUEUE_ADMIN], FORBID),
     rule("/tasks/<pk>/*", SIGNED, HIDE),

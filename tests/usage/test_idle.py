@@ -1,0 +1,157 @@
+"""Tasks that hold GPUs without using them, and what readers see of how a task used its GPUs."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from apps.accounts.models import User
+from apps.dashboard.cards.gpu_use import GpuUseCurve
+from apps.nodes.models import Device, Node
+from apps.tasks.models import Attempt, AttemptUse, Member, Task
+from apps.tasks.selectors.gpu_use import GpuUseStep
+from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
+from apps.usage.selectors.idle_attempts import idle_attempts
+from tests.allocation.state import apply, begin, decided, end, enqueue, latest, make_node
+from tests.dashboard.conftest import ClientFor, client_for
+from tests.dashboard.page_reader import text
+from tests.people import Example
+
+__all__ = ["client_for"]
+
+pytestmark = pytest.mark.django_db
+
+MINUTE = timedelta(minutes=1)
+ApiAs = Callable[[User], APIClient]
+
+
+@pytest.fixture
+def node(example: Example) -> Node:
+    return make_node(example.h100, name="h1")
+
+
+@pytest.fixture
+def task(example: Example, alice: User, node: Node) -> Task:
+    """It has held four GPUs for an hour."""
+    [task] = enqueue(alice, example.dev_queue)
+    apply(*decided())
+    begin(latest(task))
+    since = timezone.now() - timedelta(hours=1)
+    Attempt.objects.update(allocated_at=since, started_at=since)
+    Member.objects.update(started_at=since)
+    return task
+
+
+def sample(node: Node, percents: list[int | None], until: datetime) -> None:
+    """A sample each minute, the last one at `until`."""
+    uuids = list(Device.objects.values_list("uuid", flat=True))
+    for number, percent in enumerate(percents):
+        at = until - (len(percents) - 1 - number) * MINUTE
+        samples = [DeviceSample(uuid, 2048, percent, 100_000) for uuid in uuids]
+        device_samples_record(node, samples, {}, now=at)
+
+
+def test_what_was_not_used_for_a_while_is_idle(
+    node: Node, task: Task, root: User, alice: User, bob: User, charlie: User
+) -> None:
+    now = timezone.now()
+    sample(node, [80, 80, *[2] * 30], now)
+
+    [found] = idle_attempts(root, now=now)
+
+    assert (found.task_id, found.owner, found.gpus) == (task.pk, "alice", "4")
+    assert found.since == now - 30 * MINUTE
+    assert found.gpu_s == 4 * 30 * 60
+    assert [one.task_id for one in idle_attempts(alice, now=now)] == [task.pk]
+    assert idle_attempts(charlie, now=now) == [], "not of their queue"
+    assert idle_attempts(root, after=31 * MINUTE, now=now) == []
+    assert idle_attempts(root, now=now + 6 * MINUTE) == [], "what it does since then is not known"
+
+
+@pytest.mark.parametrize("percents", [[2] * 30 + [5], [None] * 40, []])
+def test_what_is_used_or_not_known_is_not_idle(
+    percents: list[int | None], node: Node, task: Task, root: User
+) -> None:
+    now = timezone.now()
+    sample(node, percents, now)
+
+    assert idle_attempts(root, now=now) == []
+
+
+def test_a_gpu_that_stops_saying_its_use_is_not_idle(node: Node, task: Task, root: User) -> None:
+    now = timezone.now()
+    sample(node, [*[2] * 20, *[None] * 5], now)
+
+    assert idle_attempts(root, now=now) == []
+
+
+def test_rest_lists_idle_tasks_and_how_each_attempt_used_its_gpus(
+    node: Node, task: Task, alice: User, charlie: User, api_as: ApiAs
+) -> None:
+    sample(node, [80, 80, *[2] * 30], timezone.now())
+    api = api_as(alice)
+
+    [idle] = api.get("/api/v1/usage/idle/").json()
+    assert (idle["name"], idle["gpus"], idle["owner"]) == (task.name, "4", "alice")
+    assert idle["gpu_seconds"] == pytest.approx(4 * 30 * 60, abs=60)
+    assert api_as(charlie).get("/api/v1/usage/idle/").json() == []
+    wrong = api.get("/api/v1/usage/idle/?minutes=1")
+    assert (wrong.status_code, list(wrong.json()["fields"])) == (400, ["minutes"])
+
+    [attempt] = api.get(f"/api/v1/tasks/{task.pk}/attempts/").json()
+    use = attempt["gpu_use"]
+    assert (use["percent"], use["memory_mb"]) == (round((80 + 2 * 30) / 31), 2048)
+    assert use["sampled_gpu_seconds"] == 4 * 31 * 60
+    assert use["idle_since"] is not None
+    steps = api.get(f"/api/v1/tasks/{task.pk}/gpu-use/").json()
+    assert steps["generation"] == 1
+    assert 7 <= len(steps["steps"]) <= 8
+    assert steps["steps"][-1]["percent"] == 2
+    assert api_as(charlie).get(f"/api/v1/tasks/{task.pk}/gpu-use/").status_code == 404
+
+
+def test_the_page_of_the_task_shows_its_use_and_that_it_is_idle(
+    node: Node, task: Task, alice: User, client_for: ClientFor
+) -> None:
+    panel = f"/tasks/{task.pk}/gpu-use/"
+    assert "Unknown: nothing was reported" in text(client_for(alice).get(panel))
+
+    sample(node, [80, 80, *[2] * 30], timezone.now())
+
+    shown = text(client_for(alice).get(panel))
+    assert "Mean 5 %" in shown
+    assert "Memory, most 2.0 GiB" in shown
+    assert "Idle since" in shown
+    assert "Held but idle now" in text(client_for(alice).get("/usage/"))
+
+    end(latest(task), code=0, is_stop_asked=False)
+    ended = text(client_for(alice).get(panel))
+    assert "Mean 5 %" in ended
+    assert "Idle since" not in ended
+
+
+def test_a_task_without_gpus_or_attempts_has_no_panel(
+    example: Example, alice: User, client_for: ClientFor
+) -> None:
+    [waiting] = enqueue(alice, example.dev_queue)
+    page = client_for(alice).get(f"/tasks/{waiting.pk}/gpu-use/")
+
+    assert (page.status_code, text(page)) == (200, "")
+    assert not AttemptUse.objects.exists()
+
+
+def test_the_curve_has_a_gap_where_nothing_is_known() -> None:
+    began = timezone.now()
+    percents: list[int | None] = [0, 100, None, 50, 50]
+    steps = [GpuUseStep(began + 5 * n * MINUTE, percent, 0) for n, percent in enumerate(percents)]
+    curve = GpuUseCurve.of(steps)
+
+    assert curve is not None
+    assert curve.path == "M0 63L100 1M300 32L400 32"
+    assert GpuUseCurve.of(steps[:1]) is None
+    many = GpuUseCurve.of([GpuUseStep(began + 5 * n * MINUTE, 50, 0) for n in range(4000)])
+    assert many is not None
+    assert many.path.count("L") < 200
+    assert many.path.count("M") == 1
