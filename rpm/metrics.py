@@ -22,14 +22,17 @@ from prometheus_client.registry import Collector
 
 from apps.allocation.models import PassState
 from apps.allocation.selectors import decisions_since
+from apps.core import clock
 from apps.core.units import BUILT_IN_KEYS, MILLI
 from apps.nodes.models import Node, NodeState
 from apps.nodes.selectors import capacity_by_pool, serving_processes
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.selectors.attempt_sums import LiveAttemptSum, launches_since, live_attempt_sums
+from apps.tasks.selectors.gpu_use import gpu_use_by_pool
 from apps.usage.selectors.bookings import BOOKED_WITHIN, unbooked_ends
 from apps.usage.selectors.current_usage import GPU, amounts_of, reservations_of
+from apps.usage.selectors.idle_attempts import idle_gpu_by_policy
 from apps.usage.selectors.waiting_tasks import waiting_by_queue
 
 log = structlog.get_logger(__name__)
@@ -40,6 +43,7 @@ OTHER = "other"
 # Amounts of different keys cannot be summed: further keys are left out.
 MOST_KEYS = 20
 RECENT = timedelta(hours=1)
+USE_WITHIN = timedelta(minutes=10)
 # The state of nodes that an administrator declared switched off.
 OFF = "off"
 
@@ -166,6 +170,22 @@ def _policies(live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
         reservations_of(amounts),
     )
     yield _amounts("rpm_policy_limit", "Its limit; absent where there is none.", names, limits)
+    yield _idle_gpus(names, {policy: one.parent for policy, one in amounts.items()})
+
+
+def _idle_gpus(names: Mapping[int, str], parents: Mapping[int, int | None]) -> Metric:
+    idle = Counter(dict.fromkeys(parents, 0))
+    for policy, gpu in idle_gpu_by_policy().items():
+        at: int | None = policy
+        while at is not None and at in parents:
+            idle[at] += gpu
+            at = parents[at]
+    return _gauge(
+        "rpm_policy_idle_gpus",
+        "Held by tasks of it and of policies below it that have not used them for 15 minutes.",
+        ["policy"],
+        (((name,), idle[pk] / MILLI) for pk, name in names.items()),
+    )
 
 
 def _pools(live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
@@ -185,6 +205,14 @@ def _pools(live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
         "GPUs of healthy nodes, at most those configured, that no task holds.",
         ["pool"],
         (((name,), free[pk] / MILLI) for pk, name in names.items()),
+    )
+    use = gpu_use_by_pool(clock.now() - USE_WITHIN)
+    yield _gauge(
+        "rpm_pool_gpu_use_ratio",
+        "Mean utilisation of held GPUs in the last ten minutes; absent where it is not known.",
+        ["pool"],
+        (((name,), use[pk]) for pk, name in names.items() if pk in use),
+        merge=max,
     )
 
 

@@ -23,9 +23,11 @@ from apps.accounts.models import User
 from apps.allocation.models import PassState
 from apps.allocation.services import run_pass
 from apps.configuration.services.policies import policy_create, policy_remove
+from apps.core import clock
 from apps.nodes.models import Node, NodeState
 from apps.policies.models import Policy, Pool, Queue
-from apps.tasks.models import Task
+from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
 from rpm import metrics
 from tests.allocation.state import begin, end, enqueue, latest, make_node, make_server
 from tests.people import Example
@@ -177,7 +179,35 @@ def test_the_number_of_queries_does_not_follow_the_number_of_queues(
     with CaptureQueriesContext(connection) as after:
         scrape()
 
-    assert len(after) == len(before) <= 16
+    assert len(after) == len(before) <= 18
+
+
+def _sampled(*, percent: int) -> None:
+    """All held GPUs have had this utilisation for an hour."""
+    now = clock.now()
+    Attempt.objects.update(started_at=now - timedelta(hours=2))
+    Member.objects.filter(ended_at=None).update(started_at=now - timedelta(hours=2))
+    for node in Node.objects.all():
+        uses = [DeviceSample(one.uuid, 1, percent, None) for one in node.devices.all()]
+        for minute in range(60, -1, -1):
+            device_samples_record(node, uses, {}, now=now - timedelta(minutes=minute))
+
+
+def test_idle_gpus_and_their_use_are_shown_where_they_are_known(
+    example: Example, busy: list[Task], root: User
+) -> None:
+    top = policy_create(actor=root, name="All", group=example.dev.group)
+    Policy.objects.filter(pk=example.dev.pk).update(parent=top)
+    found = samples()
+    assert found["rpm_policy_idle_gpus", "All"] == 0
+    assert not [key for key in found if key[0] == "rpm_pool_gpu_use_ratio"]
+
+    _sampled(percent=2)
+
+    found = samples()
+    assert found["rpm_policy_idle_gpus", "All"] == found["rpm_policy_idle_gpus", "Dev"] == 8
+    assert found["rpm_policy_idle_gpus", "Research"] == 4
+    assert found["rpm_pool_gpu_use_ratio", example.h100.name] == 0.02
 
 
 def test_nothing_that_was_removed_keeps_its_name(
@@ -304,6 +334,7 @@ def dashboard_queries() -> Iterator[str]:
 
 def test_alerts_dashboard_and_document_name_metrics_that_exist(busy: list[Task]) -> None:
     PassState.objects.update(failed_at=timezone.now())
+    _sampled(percent=50)
     existing = {name for name, _ in samples()}
     if connection.vendor != "postgresql":
         existing |= {"rpm_database_connections", "rpm_database_connections_max"}

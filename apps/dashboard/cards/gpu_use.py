@@ -71,6 +71,12 @@ class GpuUseCard:
         )
 
     @property
+    def mean_text(self) -> str:
+        """The mean utilisation, or that it is not known."""
+        percent = self.use.percent if self.use else None
+        return "unknown" if percent is None else f"{percent} %"
+
+    @property
     def memory_text(self) -> str:
         """The most in use on one GPU, in GiB."""
         return f"{self.use.memory_mb / 1024:.1f} GiB" if self.use else ""

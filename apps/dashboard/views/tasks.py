@@ -97,7 +97,7 @@ def task_expected_start(request: HttpRequest, pk: UUID) -> HttpResponse:
     return render(request, "components/expected_start.html", context)
 
 
-# permission: whoever sees the task
+# permission: every user who sees the task
 @require_GET
 @login_required
 def task_gpu_use(request: HttpRequest, pk: UUID) -> HttpResponse:

@@ -21,6 +21,13 @@ class GpuUseStep:
     memory_mb: int
 
 
+def gpu_use_by_pool(since: datetime) -> dict[int, float]:
+    """The mean utilisation of held GPUs from 0 to 1, of pools where it was sampled since then."""
+    rows = DeviceUse.objects.filter(at__gte=since, known_ms__gt=0).order_by()
+    sums = rows.values_list("held__member__pool").annotate(Sum("busy"), Sum("known_ms"))
+    return {pool: busy / known / 100 for pool, busy, known in sums}
+
+
 def gpu_use_steps(attempt: Attempt) -> Sequence[GpuUseStep]:
     """Oldest first, in one query; five minutes without a sample are missing."""
     rows = DeviceUse.objects.filter(held__member__attempt=attempt).order_by("at").values("at")
