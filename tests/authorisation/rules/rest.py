@@ -137,7 +137,8 @@ REST_TASKS = section(
     rule("/api/v1/tasks/<pk>/*", SIGNED, HIDE, kind="draft"),
     # Team B lets the owner of team A read one task and its log.
     rule(
-        "/api/v1/tasks/<pk>/* /tasks/<pk>/ /tasks/<pk>/expected-start/ /tasks/<pk>/log/*",
+        "/api/v1/tasks/<pk>/* /tasks/<pk>/ /tasks/<pk>/expected-start/ /tasks/<pk>/gpu-use/ "
+        "/tasks/<pk>/log/*",
         [TEAM_A],
         ALLOW,
         method="GET",
