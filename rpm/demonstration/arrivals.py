@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from apps.tasks.lifecycle.states import TaskState
-from rpm.demonstration.catalog import DEV, PEOPLE, RESEARCH, TASK_NAMES
+from rpm.demonstration.catalog import DEV, NOTEBOOK, PEOPLE, RESEARCH, TASK_NAMES
 
 WEEKDAY, WEEKEND = 36, 9
 # How many of the tasks of a day come in each hour (UTC).
@@ -47,6 +47,8 @@ def arrivals_of(day: date) -> list[Arrival]:
     count = max(3, round(rng.gauss(usual, usual / 8)))
     found = [_arrival(rng, day, number) for number in range(count)]
     found.append(_nightly(rng, day))
+    if day.weekday() < 5:
+        found.append(_notebook(rng, day))
     return sorted(found, key=lambda one: (one.at, one.name))
 
 
@@ -75,6 +77,14 @@ def _nightly(rng: random.Random, day: date) -> Arrival:
     end = TaskState.FAILED if rng.random() < 0.1 else TaskState.COMPLETED
     name = f"nightly-regression-{day:%m%d}"
     return Arrival(at, DEV, PEOPLE[DEV][0], "2xGPU", name, rng.randrange(4000, 9000), end)
+
+
+def _notebook(rng: random.Random, day: date) -> Arrival:
+    """It holds its GPUs for most of a working day, and uses none."""
+    at = _moment(day) + timedelta(hours=8, seconds=rng.randrange(7200))
+    person, name = rng.choice(PEOPLE[DEV]), f"{NOTEBOOK}-{day:%m%d}"
+    end = TaskState.COMPLETED
+    return Arrival(at, DEV, person, "2xGPU", name, rng.randrange(10_000, 26_000), end)
 
 
 def _moment(day: date) -> datetime:

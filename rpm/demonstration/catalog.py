@@ -50,6 +50,8 @@ PEOPLE: Final = {
     RESEARCH: ("demo-research", "demo-priya", "demo-tomas", "demo-yuki"),
 }
 USERNAMES: Final = (ADMIN, *PEOPLE[DEV], *PEOPLE[RESEARCH])
+# A task that holds GPUs and uses none.
+NOTEBOOK: Final = "notebook"
 TASK_NAMES: Final = {
     DEV: ("tokenizer-sweep", "quantize-13b", "eval-checkpoint", "export-onnx", "load-test"),
     RESEARCH: (

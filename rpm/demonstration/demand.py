@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rpm.demonstration.arrivals import HOURS
-from rpm.demonstration.catalog import DEV, GPU, RESEARCH, TASK_NAMES
+from rpm.demonstration.catalog import DEV, GPU, NOTEBOOK, RESEARCH, TASK_NAMES
 
 # The most tasks that wait or run, and the most that are enqueued at once.
 MOST_ALIVE: Final = 24
@@ -21,7 +21,6 @@ CAPACITY: Final = 16_000
 CLAIMABLE: Final = 14_000
 # A task that ends so soon is replaced already.
 ENDS_SOON: Final = timedelta(seconds=50)
-NOTEBOOK: Final = "notebook"
 FULL_RUN: Final = "pretrain-full-node"
 CLAIM: Final = "release-gate"
 FAILING: Final = "flaky-import"

@@ -1,6 +1,7 @@
 """Thirty days of ended tasks of the demonstration, as rows, summed up by the product itself."""
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,9 +11,10 @@ from apps.accounts.models import User
 from apps.allocation.engine.model.snapshot import SettingsSnapshot, Snapshot
 from apps.allocation.loader import load
 from apps.core.ids import uuid7
+from apps.nodes.models import Device
 from apps.policies.models import Policy, Queue
 from apps.tasks.lifecycle.states import AttemptState, MemberState, TaskState
-from apps.tasks.models import Attempt, Member, PastTier, Task
+from apps.tasks.models import Attempt, DeviceUse, HeldDevice, Member, PastTier, Task
 from apps.tasks.services.enqueue.new_tasks import columns
 from apps.tasks.task_spec import TaskSpec
 from apps.usage.selectors.current_usage import amounts_of
@@ -20,8 +22,11 @@ from apps.usage.services.sums import usage_book
 from rpm.demonstration.arrivals import arrivals_of
 from rpm.demonstration.catalog import GPU, TAG, TEAMS, USERNAMES
 from rpm.demonstration.playback import PastAttempt, PastTask, play
+from rpm.demonstration.presence import nodes
+from rpm.demonstration.samples import SimulatedUse, stretches, uses_add
 
 DAYS = 30
+HOUR = timedelta(hours=1)
 BATCH = 200
 BOOKED_WITHIN_S = 60.0
 STARTS_WITHIN = timedelta(seconds=3)
@@ -39,6 +44,8 @@ def history_load(*, now: datetime) -> int:
     with transaction.atomic():
         rows.store()
     usage_book(now=now, run_s=BOOKED_WITHIN_S)
+    # They stood for hours, and pages take each for five minutes.
+    DeviceUse.objects.filter(held__device__node__in=nodes(), is_booked=True).delete()
     return len(rows.tasks)
 
 
@@ -160,6 +167,38 @@ class _Rows:
         Attempt.objects.bulk_create(self.attempts.values(), batch_size=BATCH)
         PastTier.objects.bulk_create(self.tiers, batch_size=BATCH)
         Member.objects.bulk_create(self.members, batch_size=BATCH)
+        self._store_devices()
+
+    def _store_devices(self) -> None:
+        """What each member held, and how it used that: an hour is one sample."""
+        devices = {(one.node_id, one.index): one for one in Device.objects.all()}
+        held = [
+            HeldDevice(
+                member=member,
+                device=devices[member.node_id or 0, index],
+                milli=milli,
+                released_at=member.released_at,
+            )
+            for member in self.members
+            for index, milli in member.devices
+        ]
+        HeldDevice.objects.bulk_create(held, batch_size=BATCH)
+        uses_add(use for one in held for use in _uses(one))
+
+
+def _uses(held: HeldDevice) -> Iterator[SimulatedUse]:
+    attempt = held.member.attempt
+    name, since, until = attempt.task.name, attempt.started_at, attempt.ended_at
+    if since is not None and until is not None:
+        for began, ended in stretches(since, until, HOUR):
+            yield SimulatedUse.of(
+                name,
+                milli=held.milli,
+                held=held.pk,
+                attempt=attempt.pk,
+                since=began,
+                until=ended,
+            )
 
 
 def _detail(person: str, end: TaskState) -> str:

@@ -34,9 +34,14 @@ def is_present() -> bool:
     return nodes().filter(removed_at__isnull=True).exists()
 
 
+def active_nodes() -> QuerySet[Node]:
+    """Those that tell that it goes on."""
+    return nodes().filter(removed_at__isnull=True, labels={MARK: ACTIVE})
+
+
 def is_active() -> bool:
     """Whether it enqueues tasks."""
-    return nodes().filter(removed_at__isnull=True, labels={MARK: ACTIVE}).exists()
+    return active_nodes().exists()
 
 
 def pause() -> None:

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import ADMINS, User
@@ -19,7 +21,7 @@ from apps.events.models import Event
 from apps.execution.node_server.server import NodeServer
 from apps.nodes.models import Node
 from apps.policies.models import Policy, Pool, Profile, Queue
-from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.models import Attempt, AttemptUse, Member, Task
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.task_spec import TaskSpec
 from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay
@@ -62,6 +64,9 @@ def test_tasks_run_wait_and_are_over_quota_at_once_and_removing_it_leaves_nothin
     _until(lambda: Task.objects.filter(state="running").count() >= 3)
     assert over_quota_tasks(live_attempts(), amounts_of())
     assert Task.objects.filter(state="queued").exists()
+    demonstration.samples_record(now=timezone.now() + timedelta(seconds=20))
+    idle = AttemptUse.objects.filter(used_at=None, known_ms__gt=0, attempt__state="running")
+    assert {one.attempt.task.name[:8] for one in idle} == {"notebook"}
     homes = list(Node.objects.values_list("helper_home", flat=True))
     server.stop()
 

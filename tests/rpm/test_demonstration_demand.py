@@ -5,13 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rpm.demonstration.catalog import DEV, GPU, RESEARCH
+from rpm.demonstration.catalog import DEV, GPU, NOTEBOOK, RESEARCH
 from rpm.demonstration.demand import (
     CLAIM,
     FAILING,
     FULL_RUN,
     MOST_ALIVE,
-    NOTEBOOK,
     AliveTask,
     NextTask,
     activity,

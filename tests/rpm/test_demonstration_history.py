@@ -7,7 +7,7 @@ import pytest
 from django.db.models import Sum
 
 from apps.nodes.models import Node
-from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.models import Attempt, AttemptUse, DeviceUse, Member, Task
 from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay
 from apps.usage.services.sums import usage_book
 from rpm.demonstration import history, setup
@@ -59,6 +59,7 @@ class TestHistory:
         _check_tasks()
         _check_capacity()
         _check_sums()
+        _check_use()
 
 
 def _check_tasks() -> None:
@@ -125,3 +126,17 @@ def _check_sums() -> None:
         assert found == want
     assert PolicyDay.objects.filter(tier="over_quota").exists()
     assert usage_book(now=NOW) == 0
+
+
+def _check_use() -> None:
+    """Every attempt tells how it used its GPUs, and notebooks did not."""
+    uses = AttemptUse.objects.select_related("attempt__task")
+    assert uses.count() == Attempt.objects.count()
+    unused = {one.attempt.task.name[:8] for one in uses if one.known_ms and one.used_at is None}
+    assert unused == {"notebook"}
+    for table in (PolicyHour, PolicyDay, QueueDay, OwnerDay):
+        found = table._default_manager.aggregate(*map(Sum, ("held", "known", "used", "idle")))
+        assert (
+            found["held__sum"] > found["known__sum"] > found["used__sum"] > found["idle__sum"] > 0
+        )
+    assert not DeviceUse.objects.exists()
