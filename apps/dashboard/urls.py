@@ -35,6 +35,7 @@ from apps.dashboard.views import (
 
 urlpatterns: list[URLPattern] = [
     path("", overview.overview_page, name="overview"),
+    path("overview/activity/", overview.overview_activity, name="overview_activity"),
     path("tape/", tape.tape_page, name="tape"),
     path("tape/starts/", tape.tape_starts, name="tape_starts"),
     path("usage/", usage.usage_page, name="usage"),

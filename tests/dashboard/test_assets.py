@@ -24,7 +24,7 @@ def named_icons() -> set[str]:
     tables = (words.TASK_STATES, words.ATTEMPT_STATES, words.NODE_STATES, words.REASONS)
     for table in tables:
         found |= {word.icon for word in table.values()}
-    found |= {icon for _, icon, _ in timeline._EVENTS.values()}
+    found |= {icon for _, icon, _ in timeline.TASK_EVENTS.values()}
     for template in TEMPLATES:
         text = template.read_text(encoding="utf-8")
         found |= set(re.findall(r'{% icon "([a-z0-9-]+)"', text))

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from apps.access.selectors import pools_visible_to
 from apps.accounts.models import User
 from apps.configuration.services.policies import policy_change, policy_create
 from apps.dashboard.cards.history_chart import (
@@ -48,7 +49,7 @@ def held(
 
 
 def chart_for(user: User, query: str = "") -> HistoryChart:
-    found = load_history_chart(user, HistoryQuery.parse(query))
+    found = load_history_chart(user, HistoryQuery.parse(query), list(pools_visible_to(user)))
     assert found is not None
     return found
 

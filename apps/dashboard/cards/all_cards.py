@@ -3,6 +3,7 @@
 from apps.dashboard.cards import (
     logs,
     node_detail,
+    node_problems,
     nodes,
     overview,
     policies,
@@ -20,6 +21,7 @@ MODULES = (
     logs,
     policy_own_usage,
     node_detail,
+    node_problems,
     nodes,
     overview,
     policies,

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from django.utils import timezone
 
-from apps.access.selectors import policies_visible_to, pools_visible_to
+from apps.access.selectors import policies_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.units import MILLI, milli_text
@@ -19,6 +19,7 @@ from apps.dashboard.cards.time_axis import TimeMark, time_marks
 from apps.dashboard.cards.usage_report import HEIGHT, REST, SERIES, StepBar, Tick, scale_top
 from apps.dashboard.live import reader_zone
 from apps.nodes.selectors import capacity_by_pool
+from apps.policies.models import Pool
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.selectors.labels import Labels, UsageGroup, labels_of
 from apps.usage.selectors.report import HIDDEN
@@ -118,8 +119,14 @@ class HistoryChart:
         )
 
 
-def load_history_chart(user: User, wanted: HistoryQuery) -> HistoryChart | None:
-    """Of the policies that the person sees; None where these held nothing."""
+def load_history_chart(
+    user: User, wanted: HistoryQuery, pools: Sequence[Pool]
+) -> HistoryChart | None:
+    """Of the policies that the person sees; None where these held nothing.
+
+    Args:
+        pools: those that the person sees.
+    """
     now = timezone.now()
     policies = (
         None if is_admin(user) else list(policies_visible_to(user).values_list("pk", flat=True))
@@ -127,7 +134,6 @@ def load_history_chart(user: User, wanted: HistoryQuery) -> HistoryChart | None:
     history = usage_history_by(wanted.by, policies, until=now, hours=wanted.hours)
     labels = labels_of(wanted.by, user, history.values)
     series = series_of(wanted.by, history.values, labels)
-    pools = list(pools_visible_to(user))
     usable = sum(one.usable_gpu for one in capacity_by_pool(pools).values()) if pools else None
     return history_chart(history, series, usable, hours=wanted.hours, zone=reader_zone(user))
 

@@ -24,7 +24,7 @@ class TimelineEntry:
 
 
 # kind of event: colour, icon, title
-_EVENTS: Mapping[str, tuple[str, str, str]] = {
+TASK_EVENTS: Mapping[str, tuple[str, str, str]] = {
     "task.created": ("wait", "file-pen", "Created"),
     "task.enqueued": ("ok", "check", "Enqueued"),
     "task.queued": ("wait", "hourglass", "Queued again"),
@@ -74,12 +74,12 @@ def timeline_entries(
 def _from_event(
     event: Event, history: TaskHistory, names: ReaderNames, *, has_content: bool
 ) -> TimelineEntry:
-    kind, icon, title = _EVENTS.get(event.kind, _UNKNOWN)
+    kind, icon, title = TASK_EVENTS.get(event.kind, _UNKNOWN)
     is_return = "generation" in event.data or event.data.get("from", "") not in _INITIAL_STATES
     if event.kind == "task.queued" and not is_return:
-        kind, icon, title = _EVENTS["task.enqueued"]
+        kind, icon, title = TASK_EVENTS["task.enqueued"]
     if event.kind == "task.draft" and not event.data.get("from"):
-        kind, icon, title = _EVENTS["task.created"]
+        kind, icon, title = TASK_EVENTS["task.created"]
     title = title or event.kind.partition(".")[2].replace("_", " ").capitalize()
     words = [_queues(event, names, is_return=is_return)]
     if has_content:

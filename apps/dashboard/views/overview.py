@@ -8,6 +8,7 @@ from django.views.decorators.http import require_GET
 
 from apps.access.selectors import policies_visible_to, pools_visible_to, queues_open_to
 from apps.dashboard.access import person
+from apps.dashboard.cards.activity import load_activity
 from apps.dashboard.cards.history_chart import HistoryQuery, load_history_chart
 from apps.dashboard.render import card_render
 
@@ -34,11 +35,23 @@ def overview_page(request: HttpRequest) -> HttpResponse:
     """The whole, each pool, and what was held."""
     user = person(request)
     wanted = HistoryQuery.parse(request.META.get("QUERY_STRING", ""))
+    pools = list(pools_visible_to(user))
     context = {
         "may_enqueue": queues_open_to(user).exists(),
         "has_history": policies_visible_to(user).exists(),
-        "chart": load_history_chart(user, wanted),
+        "activity": load_activity(user),
+        "chart": load_history_chart(user, wanted, pools),
         "spans": wanted.spans(),
-        "groups": wanted.groups(has_pools=pools_visible_to(user).exists()),
+        "groups": wanted.groups(has_pools=bool(pools)),
     }
     return render(request, "pages/overview.html", context)
+
+
+# permission: every signed-in user, for the tasks that they see
+@require_GET
+@login_required
+@never_cache
+def overview_activity(request: HttpRequest) -> HttpResponse:
+    """The latest events and the top users, which the overview asks for again and again."""
+    activity = load_activity(person(request))
+    return render(request, "overview/activity.html", {"activity": activity})

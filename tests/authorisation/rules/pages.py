@@ -128,9 +128,9 @@ PAGES_INSTALLATION = section(
 
 PAGES_OWN = section(
     rule(
-        "/ /tape/* /policies/ /policies/sparklines/ /queues/ /tasks/ /tasks/new/ /usage/* "
-        "/credentials/ /settings/account/ /live/<name>/ /settings/resources/ /settings/vaults/ "
-        "/settings/vaults/new/",
+        "/ /overview/activity/ /tape/* /policies/ /policies/sparklines/ /queues/ /tasks/ "
+        "/tasks/new/ /usage/* /credentials/ /settings/account/ /live/<name>/ "
+        "/settings/resources/ /settings/vaults/ /settings/vaults/new/",
         SIGNED,
         ALLOW,
     ),
