@@ -5,6 +5,7 @@ its reservation, and claims more of it now and then: then tasks of Research are 
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,10 +18,13 @@ from rpm.demonstration.catalog import DEV, GPU, NOTEBOOK, RESEARCH, TASK_NAMES
 MOST_ALIVE: Final = 24
 MOST_AT_ONCE: Final = 16
 CAPACITY: Final = 16_000
-# With so much of Research nothing is idle, and Dev has to reclaim what it needs.
-CLAIMABLE: Final = 14_000
+# With so many of Research nothing is idle, and Dev has to reclaim what it needs; then small tasks
+# take what is left.
+FOR_CLAIM: Final = {"4xGPU": 3, "2xGPU": 2, "0.5xGPU": 1}
 # A task that ends so soon is replaced already.
 ENDS_SOON: Final = timedelta(seconds=50)
+# A claim waits until what it preempts has run for so long.
+SETTLED: Final = timedelta(minutes=2)
 FULL_RUN: Final = "pretrain-full-node"
 CLAIM: Final = "release-gate"
 FAILING: Final = "flaky-import"
@@ -30,12 +34,13 @@ FAILS_EVERY: Final = timedelta(minutes=35)
 
 @dataclass(frozen=True, slots=True)
 class AliveTask:
-    """A task that waits (`ends_at` None) or holds GPUs, until about `ends_at`."""
+    """A task that holds GPUs from `began` until about `ends_at`, or waits: both are None."""
 
     team: str
     name: str
     profile: str
-    ends_at: datetime | None
+    began: datetime | None = None
+    ends_at: datetime | None = None
 
     @property
     def gpu(self) -> int:
@@ -88,7 +93,7 @@ def _wanted(
     rng = random.Random(now.isoformat())  # noqa: S311 - no secret
     busy = activity(now)
     staying = [one for one in alive if one.ends_at is None or one.ends_at > now + ENDS_SOON]
-    names = {one.name.rpartition("-")[0] for one in staying}
+    names = {one.name.rpartition("-")[0] for one in alive}
     if NOTEBOOK not in names:
         yield NextTask(DEV, NOTEBOOK, "2xGPU", 4 * 3600, is_preemptible=False)
     if FULL_RUN not in names:
@@ -98,18 +103,20 @@ def _wanted(
     # More often by day.
     every = timedelta(minutes=60 - 45 * busy)
     is_claim_due = claimed_at is None or now - claimed_at > every
-    yield from _dev(staying, rng, busy, is_claim_due=is_claim_due)
-    yield from _research(staying, rng, busy, is_claim_due=is_claim_due)
+    settled = sum(one.gpu for one in staying if one.began and one.began < now - SETTLED)
+    is_full = settled > CAPACITY - GPU["4xGPU"]
+    yield from _dev(staying, rng, busy, is_claim_due=is_claim_due and is_full)
+    is_claiming = any(one.team == DEV and one.profile == "4xGPU" for one in alive)
+    yield from _research(staying, rng, busy, is_claimed=is_claim_due or is_claiming)
 
 
 def _dev(
     alive: Sequence[AliveTask], rng: random.Random, busy: float, *, is_claim_due: bool
 ) -> Iterator[NextTask]:
-    """Small tasks by day; and a claim once everything is given out."""
+    """Small tasks by day; and a claim, if it is due and everything is given out."""
     own = [one for one in alive if one.team == DEV and one.profile != "2xGPU"]
-    held = sum(one.gpu for one in alive if one.ends_at is not None)
     is_claiming = any(one.profile == "4xGPU" for one in own)
-    if is_claim_due and not is_claiming and held > CAPACITY - GPU["4xGPU"]:
+    if is_claim_due and not is_claiming:
         yield NextTask(DEV, CLAIM, "4xGPU", rng.randrange(180, 240 + round(500 * busy)))
     small = sum(one.profile == "0.5xGPU" for one in own)
     for _ in range(round(2 * busy) - small):
@@ -117,20 +124,18 @@ def _dev(
 
 
 def _research(
-    alive: Sequence[AliveTask], rng: random.Random, busy: float, *, is_claim_due: bool
+    alive: Sequence[AliveTask], rng: random.Random, busy: float, *, is_claimed: bool
 ) -> Iterator[NextTask]:
-    """A little over its reservation at night, everything idle by day, and some that waits."""
-    own = [one for one in alive if one.team == RESEARCH and one.profile != "8xGPU"]
-    if not any(one.profile == "0.5xGPU" for one in own):
-        yield _usual(RESEARCH, "0.5xGPU", rng, busy)
-    asked = sum(one.gpu for one in own)
-    usual = 8_500 + round(4_500 * min(2 * busy, 1)) + round(8_000 * busy)
-    wanted = max(usual, CLAIMABLE) if is_claim_due else usual
-    while asked < wanted:
-        profile = "4xGPU" if wanted - asked > GPU["2xGPU"] and rng.random() < 0.7 else "2xGPU"
-        asked += GPU[profile]
-        one = _usual(RESEARCH, profile, rng, busy)
-        yield replace(one, seconds=rng.randrange(300, 600)) if asked > usual else one
+    """A little over its reservation at night, everything idle by day, and some that waits.
+
+    Bare Metal takes 4xGPU alone. A claim needs enough that is over quota, for some minutes.
+    """
+    own = Counter(one.profile for one in alive if one.team == RESEARCH)
+    usual = {"4xGPU": 2 + round(2 * busy), "2xGPU": round(2.4 * busy), "0.5xGPU": 1}
+    for profile, count in usual.items():
+        for number in range(own[profile], max(count, FOR_CLAIM[profile] if is_claimed else 0)):
+            one = _usual(RESEARCH, profile, rng, busy)
+            yield one if number < count else replace(one, seconds=rng.randrange(300, 600))
 
 
 def _usual(team: str, profile: str, rng: random.Random, busy: float) -> NextTask:

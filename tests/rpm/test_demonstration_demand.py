@@ -40,9 +40,10 @@ def test_at_any_hour_more_is_wanted_than_reserved_and_some_waits(now: datetime) 
 
 def test_dev_claims_its_share_once_everything_is_given_out() -> None:
     full = _alive(_ask([], DAY), DAY)
-    idle = [replace(one, ends_at=None) for one in full]
+    waiting = [replace(one, began=None, ends_at=None) for one in full]
+    young = [replace(one, began=DAY - timedelta(minutes=1)) for one in full]
 
-    assert CLAIM not in [one.name for one in _ask(idle, DAY)]
+    assert CLAIM not in [one.name for one in (*_ask(waiting, DAY), *_ask(young, DAY))]
     found = [one for one in _ask(full, DAY) if one.name == CLAIM]
     assert [(one.team, one.profile) for one in found] == [(DEV, "4xGPU")]
     assert CLAIM not in [one.name for one in _ask(full, DAY, claimed_at=DAY)]
@@ -54,7 +55,8 @@ def test_what_ends_soon_is_replaced_already() -> None:
     ending = [replace(one, ends_at=NIGHT + timedelta(seconds=20)) for one in full]
 
     assert _ask(full, NIGHT, claimed_at=NIGHT, failed_at=NIGHT) == []
-    assert len(_ask(ending, NIGHT, claimed_at=NIGHT, failed_at=NIGHT)) >= 4
+    found = _ask(ending, NIGHT, claimed_at=NIGHT, failed_at=NIGHT)
+    assert [one.profile for one in found] == ["4xGPU", "4xGPU", "0.5xGPU"]
 
 
 def test_never_more_than_a_bounded_number_waits_or_runs() -> None:
@@ -84,6 +86,7 @@ def _alive(tasks: list[NextTask], now: datetime) -> list[AliveTask]:
             team=one.team,
             name=f"{one.name}-{number}",
             profile=one.profile,
+            began=now - timedelta(minutes=3),
             ends_at=now + timedelta(seconds=one.seconds),
         )
         for number, one in enumerate(tasks)
