@@ -22,7 +22,8 @@ from apps.dashboard.cards.history_chart import (
 )
 from apps.dashboard.cards.time_axis import time_marks
 from apps.policies.models import Pool
-from apps.tasks.models import Attempt, PastTier
+from apps.tasks.lifecycle.states import AttemptState
+from apps.tasks.models import Attempt, PastTier, Task
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.usage_history import SplitHistory
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
@@ -63,8 +64,8 @@ def test_an_administrator_sees_all_policies_and_the_capacity(root: User) -> None
         ("Research", "profile"),
     ]
     assert (chart.span, chart.mean, chart.highest) == ("24 hours", "6", "8")
-    assert chart.rows[0][1] == ("4", "0")
-    assert chart.rows[-1][1] == ("4", "4")
+    assert chart.rows[0][1] == ("4", "0", "0")
+    assert chart.rows[-1][1] == ("4", "4", "0")
     assert chart.capacity is not None
     assert len(chart.steps) == 96
 
@@ -115,9 +116,9 @@ def test_a_tier_counts_for_as_long_as_the_attempt_had_it(root: User, held: list[
         ("Over quota", "over"),
     ]
     assert [row[1] for row in (chart.rows[0], chart.rows[60], chart.rows[-1])] == [
-        ("4", "0"),
-        ("8", "0"),
-        ("4", "4"),
+        ("4", "0", "0"),
+        ("8", "0", "0"),
+        ("4", "4", "0"),
     ]
 
 
@@ -164,6 +165,58 @@ def test_the_number_of_queries_does_not_grow(
     assert len(many) == len(few)
 
 
+# --- what waited -------------------------------------------------------------------------------
+
+
+def test_what_waits_stands_above_what_is_held(
+    example: Example, root: User, alice: User, charlie: User, submit: Submit, held: list[Attempt]
+) -> None:
+    now = timezone.now()
+    waiting = submit(alice, "waits")
+    Task.objects.filter(pk=waiting.pk).update(submitted_at=now - timedelta(hours=6))
+    Task.objects.filter(pk=held[1].task_id).update(submitted_at=now - timedelta(hours=18))
+
+    chart = chart_for(root)
+
+    figures = [row[1] for row in chart.rows]
+    assert [figures[step] for step in (0, 30, 60, -1)] == [
+        ("4", "0", "0"),
+        ("4", "0", "4"),
+        ("4", "4", "0"),
+        ("4", "4", "4"),
+    ]
+    assert chart.demand
+    assert chart_for(charlie).rows[-1][1] == ("4", "0")
+
+
+def test_a_task_that_waits_again_did_not_wait_while_it_ran(root: User, held: list[Attempt]) -> None:
+    now = timezone.now()
+    Attempt.objects.filter(pk=held[1].pk).update(
+        state=AttemptState.FINISHED, ended_at=now - timedelta(hours=4)
+    )
+    for state in ("stopping", "queued"):
+        Task.objects.filter(pk=held[1].task_id).update(state=state)
+    Task.objects.filter(pk=held[1].task_id).update(submitted_at=now - timedelta(hours=18))
+
+    figures = [row[1][-1] for row in chart_for(root).rows]
+
+    assert [figures[step] for step in (0, 30, 60, 90)] == ["0", "4", "0", "4"]
+
+
+def test_however_much_waits_what_is_held_stays_readable() -> None:
+    series = (Series("a", "use", (1000, 1000)),)
+    at = (AT + timedelta(hours=1), AT + timedelta(hours=2))
+
+    chart = history_chart(
+        SplitHistory(AT, at, {}), series, (0, 99000), 4000, hours=24, zone=ZoneInfo("UTC")
+    )
+
+    assert chart is not None
+    assert chart.ticks[-1].text == "8"
+    assert chart.demand == "M0 175H1V0H2"
+    assert chart.rows[1][1] == ("1", "99")
+
+
 # --- geometry ----------------------------------------------------------------------------------
 
 
@@ -171,7 +224,9 @@ def test_areas_are_stacked_step_lines() -> None:
     series = (Series("a", "use", (1000, 1000, 3000, 0)), Series("b", "pool", (0, 1000, 1000, 4000)))
     at = tuple(AT + timedelta(hours=step + 1) for step in range(4))
 
-    chart = history_chart(SplitHistory(AT, at, {}), series, None, hours=24, zone=ZoneInfo("UTC"))
+    chart = history_chart(
+        SplitHistory(AT, at, {}), series, (0,) * 4, None, hours=24, zone=ZoneInfo("UTC")
+    )
 
     assert chart is not None
     lower, upper = chart.areas
@@ -186,7 +241,9 @@ def test_the_capacity_sets_the_scale_as_well() -> None:
     series = (Series("a", "use", (1000, 1000)),)
     at = (AT + timedelta(hours=1), AT + timedelta(hours=2))
 
-    chart = history_chart(SplitHistory(AT, at, {}), series, 16000, hours=24, zone=ZoneInfo("UTC"))
+    chart = history_chart(
+        SplitHistory(AT, at, {}), series, (0, 0), 16000, hours=24, zone=ZoneInfo("UTC")
+    )
 
     assert chart is not None
     assert chart.ticks[-1].text == "20"

@@ -19,16 +19,19 @@ from apps.dashboard.cards.time_axis import TimeMark, time_marks
 from apps.dashboard.cards.usage_report import HEIGHT, REST, SERIES, StepBar, Tick, scale_top
 from apps.dashboard.live import reader_zone
 from apps.nodes.selectors import capacity_by_pool
-from apps.policies.models import Pool
+from apps.policies.models import Policy, Pool
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.selectors.labels import Labels, UsageGroup, labels_of
 from apps.usage.selectors.report import HIDDEN
 from apps.usage.selectors.usage_history import HOURS, SPANS, SplitHistory, usage_history_by
+from apps.usage.selectors.waiting_history import waiting_history
 
 SPAN_WORDS = {3: "3 h", HOURS: "24 h", 7 * 24: "7 d", 30 * 24: "30 d"}
 GROUP_WORDS = {UsageGroup.POLICY: "Policy", UsageGroup.TIER: "Tier", UsageGroup.POOL: "Pool"}
 # The stacking order of tiers with their colours; what is over quota is hatched.
 OVER = "over"
+# However much waits, the scale ends at so many times what is held or there.
+MOST_DEMAND = 2
 _TIERS = {
     AttemptTier.RESERVED: "use",
     AttemptTier.BORROWED: "profile",
@@ -90,9 +93,13 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class HistoryChart:
-    """`steps` have a title each; `rows` are the figures, in the order of `series`."""
+    """`steps` have a title each; `rows` are the figures, in the order of `series`, and what waited.
+
+    `demand` is the line of what was held and waited for; empty where nothing waited.
+    """
 
     areas: tuple[Area, ...]
+    demand: str
     steps: tuple[StepBar, ...]
     ticks: tuple[Tick, ...]
     marks: tuple[TimeMark, ...]
@@ -128,14 +135,17 @@ def load_history_chart(
         pools: those that the person sees.
     """
     now = timezone.now()
-    policies = (
-        None if is_admin(user) else list(policies_visible_to(user).values_list("pk", flat=True))
-    )
+    # Administrators see what removed policies held, too.
+    seen = Policy.objects.all() if is_admin(user) else policies_visible_to(user)
+    policies = list(seen.order_by().values_list("pk", flat=True))
     history = usage_history_by(wanted.by, policies, until=now, hours=wanted.hours)
+    waiting = waiting_history(policies, began=history.began, until=now, steps=len(history.at))
     labels = labels_of(wanted.by, user, history.values)
     series = series_of(wanted.by, history.values, labels)
     usable = sum(one.usable_gpu for one in capacity_by_pool(pools).values()) if pools else None
-    return history_chart(history, series, usable, hours=wanted.hours, zone=reader_zone(user))
+    return history_chart(
+        history, series, waiting, usable, hours=wanted.hours, zone=reader_zone(user)
+    )
 
 
 # --- what is stacked ---------------------------------------------------------------------------
@@ -207,27 +217,36 @@ def _total(rows: Iterable[Sequence[int]]) -> tuple[int, ...]:
 def history_chart(
     history: SplitHistory,
     series: tuple[Series, ...],
+    waiting: Sequence[int],
     usable: int | None,
     *,
     hours: int,
     zone: ZoneInfo,
 ) -> HistoryChart | None:
-    """None without a series. `usable` is the capacity now, in thousandths; None: do not say."""
+    """None without a series.
+
+    Args:
+        waiting: what tasks waited for, in thousandths of GPU per step.
+        usable: the capacity now, in thousandths; None: do not say.
+    """
     if not series:
         return None
     totals = _total([one.values for one in series])
-    top = scale_top(max(*totals, usable or 0), unit=MILLI)
+    demand = [a + b for a, b in zip(totals, waiting, strict=True)]
+    held_top = max(*totals, usable or 0)
+    top = scale_top(max(held_top, min(max(demand), MOST_DEMAND * held_top)), unit=MILLI)
     span_s = (history.at[-1] - history.began).total_seconds()
     begins = (history.began, *history.at)
     times = [_stretch(a, b, zone) for a, b in zip(begins, history.at, strict=False)]
     return HistoryChart(
         areas=_areas(series, top),
-        steps=tuple(_steps(times, series)),
+        demand="M0 " + _path([min(one, top) for one in demand], top) if any(waiting) else "",
+        steps=tuple(_steps(times, (*series, Series("waiting for", REST, tuple(waiting))))),
         ticks=tuple(Tick(_y(top * at // 4, top), milli_text(top * at // 4)) for at in range(5)),
         marks=time_marks(history.began, history.at[-1], zone),
         series=series,
         rows=tuple(
-            (text, tuple(_gpu(one.values[step]) for one in series))
+            (text, (*(_gpu(one.values[step]) for one in series), _gpu(waiting[step])))
             for step, text in enumerate(times)
         ),
         capacity=None if usable is None else Tick(_y(usable, top), milli_text(usable)),

@@ -58,7 +58,7 @@ def usage_history(
     own = _own_usage(policy_ids, began=began, until=until, steps=steps)
     return UsageHistory(
         began=began,
-        at=_ends(began, until, steps),
+        at=step_ends(began, until, steps),
         values=tuple(
             round(sum(values)) for values in zip([0.0] * steps, *own.values(), strict=True)
         ),
@@ -67,7 +67,7 @@ def usage_history(
 
 def usage_history_by(
     by: UsageGroup,
-    policy_ids: Iterable[int] | None,
+    policy_ids: Iterable[int],
     *,
     until: datetime,
     hours: int,
@@ -77,10 +77,9 @@ def usage_history_by(
 
     Args:
         by: `POLICY` (each itself, without those below it), `POOL` or `TIER`.
-        policy_ids: None: all, the removed ones with them.
     """
     began = history_start(until=until, hours=hours)
-    rows = _attempts(policy_ids, began=began, until=until)
+    rows = overlapping_attempts(policy_ids, began=began, until=until)
     if by is UsageGroup.TIER:
         stretches = _tier_stretches(rows, began)
     else:
@@ -88,12 +87,12 @@ def usage_history_by(
         stretches = rows.values_list(
             column, "request", "replicas", "allocated_at", "ended_at"
         ).iterator()
-    sums = _sums(stretches, began=began, until=until, steps=steps)
+    sums = stretch_sums(stretches, began=began, until=until, steps=steps)
     values = {key: tuple(round(one) for one in values) for key, values in sums.items()}
-    return SplitHistory(began, _ends(began, until, steps), values)
+    return SplitHistory(began, step_ends(began, until, steps), values)
 
 
-def _ends(began: datetime, until: datetime, steps: int) -> tuple[datetime, ...]:
+def step_ends(began: datetime, until: datetime, steps: int) -> tuple[datetime, ...]:
     return tuple(began + (until - began) * (step + 1) / steps for step in range(steps))
 
 
@@ -128,19 +127,21 @@ def usage_of_each(
 def _own_usage(
     policy_ids: Iterable[int], *, began: datetime, until: datetime, steps: int
 ) -> dict[int, list[float]]:
-    rows = _attempts(policy_ids, began=began, until=until).values_list(
+    rows = overlapping_attempts(policy_ids, began=began, until=until).values_list(
         "policy", "request", "replicas", "allocated_at", "ended_at"
     )
-    return _sums(rows.iterator(), began=began, until=until, steps=steps)
+    return stretch_sums(rows.iterator(), began=began, until=until, steps=steps)
 
 
-def _attempts(
-    policy_ids: Iterable[int] | None, *, began: datetime, until: datetime
+def overlapping_attempts(
+    policy_ids: Iterable[int], *, began: datetime, until: datetime
 ) -> QuerySet[Attempt]:
-    rows = Attempt.objects.filter(
-        Q(ended_at__isnull=True) | Q(ended_at__gt=began), allocated_at__lt=until
+    """What held something between the two moments."""
+    return Attempt.objects.filter(
+        Q(ended_at__isnull=True) | Q(ended_at__gt=began),
+        policy__in=list(policy_ids),
+        allocated_at__lt=until,
     ).order_by()
-    return rows if policy_ids is None else rows.filter(policy__in=list(policy_ids))
 
 
 # Key, request, replicas, and from when until when; None: it goes on.
@@ -163,9 +164,10 @@ def _tier_stretches(rows: QuerySet[Attempt], began: datetime) -> Iterator[Stretc
         yield last, request, replicas, at, ended
 
 
-def _sums(
+def stretch_sums(
     stretches: Iterable[Stretch], *, began: datetime, until: datetime, steps: int
 ) -> dict[Any, list[float]]:
+    """Means of thousandths of GPU by key, in equal stretches of time."""
     step_s = (until - began).total_seconds() / steps
     sums: dict[Any, list[float]] = defaultdict(lambda: [0.0] * steps)
     for key, request, replicas, allocated, ended in stretches:

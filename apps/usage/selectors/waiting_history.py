@@ -1,0 +1,108 @@
+"""GPUs that tasks waited for in the last hours and days."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Case, Count, DateTimeField, F, Value, When
+from django.db.models.functions import Coalesce, TruncHour, TruncMinute
+
+from apps.core.units import milli
+from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.models import Task, TaskGroup
+from apps.usage.selectors.current_usage import GPU
+from apps.usage.selectors.usage_history import Stretch, overlapping_attempts, stretch_sums
+
+# Beginnings of waits are taken to the hour in longer times than this.
+BY_THE_MINUTE = timedelta(days=1)
+
+
+def waiting_history(
+    policy_ids: Iterable[int], *, began: datetime, until: datetime, steps: int
+) -> tuple[int, ...]:
+    """What tasks of these policies waited for, in three queries.
+
+    Tasks that gave up before they were admitted are not in it.
+
+    Returns:
+        Thousandths of GPU as means of equal stretches of time, oldest first.
+    """
+    policies = list(policy_ids)
+    stretches = [
+        *_admitted(policies, began=began, until=until),
+        *_queued(policies, began=began, until=until),
+    ]
+    sums = stretch_sums(stretches, began=began, until=until, steps=steps)
+    return tuple(max(round(one), 0) for one in sums.get(None, [0.0] * steps))
+
+
+def _admitted(policies: list[int], *, began: datetime, until: datetime) -> Iterator[Stretch]:
+    """The waits of attempts, which ended with their admission."""
+    rows = overlapping_attempts(policies, began=began, until=until).values_list(
+        "task",
+        "generation",
+        "request",
+        "replicas",
+        "allocated_at",
+        "ended_at",
+        "task__state",
+        "task__generation",
+        Coalesce("task__waiting_since", "task__submitted_at"),
+    )
+    found = list(rows)
+    ends: dict[tuple[UUID, int], datetime] = {
+        (task, generation): ended for task, generation, *_, ended, _, _, _ in found if ended
+    }
+    for task, generation, request, replicas, allocated, ended, state, last, since in found:
+        # That of a later attempt began when the one before ended, at the latest.
+        before = ends.get((task, generation - 1), began if generation > 1 else None)
+        starts = [one for one in (before, since) if one is not None and one <= allocated]
+        if starts:
+            yield None, request, replicas, max(starts), allocated
+        # It waits again, but not since it was submitted.
+        if state == TaskState.QUEUED and generation == last and ended and since < ended:
+            yield None, request, -replicas, max(since, began), ended
+
+
+def _queued(policies: list[int], *, began: datetime, until: datetime) -> Iterator[Stretch]:
+    """The tasks that wait now, counted by group and beginning."""
+    amounts = _amounts(policies)
+    since = Coalesce("waiting_since", "submitted_at")
+    trunc: Any = TruncMinute if until - began <= BY_THE_MINUTE else TruncHour
+    rows: Any = (
+        Task.objects.filter(state=TaskState.QUEUED, task_group__in=list(amounts))
+        .order_by()
+        .annotate(since=since)
+        .annotate(
+            at=Case(
+                When(since__lte=began, then=Value(began)),
+                default=trunc(F("since")),
+                output_field=DateTimeField(),
+            )
+        )
+        .values_list("task_group", "at")
+        .annotate(Count("pk"))
+    )
+    for group, at, count in rows:
+        if at < until:
+            yield None, amounts[group], count, max(at, began), None
+
+
+def _amounts(policies: list[int]) -> Mapping[int, Mapping[str, int]]:
+    """Thousandths of GPU that one task of each group waits for."""
+    groups = TaskGroup.objects.filter(queue__policy__in=policies)
+    columns = (
+        "pk",
+        "request",
+        "replicas",
+        "queue__profile__request",
+        "queue__profile__replicas",
+    )
+    return {
+        pk: {
+            GPU: milli((usual if request is None else request).get(GPU, "0"))
+            * (replicas or usual_replicas)
+        }
+        for pk, request, replicas, usual, usual_replicas in groups.values_list(*columns)
+    }
