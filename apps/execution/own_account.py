@@ -29,11 +29,14 @@ PROBLEM: Final = (
 # Nothing that a user wrote is more than text to it.
 SCRIPT: Final = """echo "[rpm] Simulated. RPM's own account does not run: $2"
 echo "I have $RPM_DEVICES"
-i=0
-while [ "$i" -lt "$1" ]; do
-  i=$((i+1))
-  echo "step $i of $1"
-  sleep 1
+at=0
+while [ "$at" -lt "$1" ]; do
+  # A line wakes whoever reads the output: a dozen, however long it lasts.
+  step=$(($1/12+1))
+  [ "$step" -gt $(($1-at)) ] && step=$(($1-at))
+  echo "$at s of $1"
+  sleep "$step"
+  at=$((at+step))
 done
 echo "done"
 """
