@@ -31,7 +31,7 @@ SCRIPT: Final = """echo "[rpm] Simulated. RPM's own account does not run: $2"
 echo "I have $RPM_DEVICES"
 at=0
 while [ "$at" -lt "$1" ]; do
-  # A line wakes whoever reads the output: a dozen, however long it lasts.
+  # Each line starts an exchange with the node: a dozen, however long it lasts.
   step=$(($1/12+1))
   [ "$step" -gt $(($1-at)) ] && step=$(($1-at))
   echo "$at s of $1"

@@ -47,7 +47,7 @@ ALIVE_STATES = (TaskState.QUEUED, *ADMITTED_STATES)
 SCRIPT = """at=0
 while [ "$at" -lt "$1" ]; do
   echo "$at s of $1, on $RPM_DEVICES"
-  # A line wakes whoever reads the output: a dozen, however long it lasts.
+  # Each line starts an exchange with the node: a dozen, however long it lasts.
   step=$(($1/12+1)); [ "$step" -gt $(($1-at)) ] && step=$(($1-at))
   sleep "$step"
   at=$((at+step))
