@@ -36,6 +36,7 @@ from apps.dashboard.views import (
 urlpatterns: list[URLPattern] = [
     path("", overview.overview_page, name="overview"),
     path("overview/activity/", overview.overview_activity, name="overview_activity"),
+    path("overview/history/", overview.overview_history, name="overview_history"),
     path("tape/", tape.tape_page, name="tape"),
     path("tape/starts/", tape.tape_starts, name="tape_starts"),
     path("usage/", usage.usage_page, name="usage"),

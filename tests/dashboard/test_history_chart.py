@@ -79,7 +79,7 @@ def test_a_member_sees_their_policy_alone(
 
     assert chart.highest == "4"
     assert chart.capacity is None
-    page = client_for(charlie).get(f"/?by={by}")
+    page = client_for(charlie).get(f"/overview/history/?by={by}")
     assert words_on(page.content.decode(), "Dev", "Bare Metal", "H100", "Capacity now") == []
 
 
@@ -87,7 +87,8 @@ def test_a_member_sees_their_policy_alone(
 def test_somebody_without_policies_sees_no_chart(client_for: ClientFor) -> None:
     outsider = User.objects.create(username="outsider")
 
-    assert "Use over time" not in text(client_for(outsider).get("/"))
+    assert "/overview/history/" not in client_for(outsider).get("/").content.decode()
+    assert "No task of a policy" in text(client_for(outsider).get("/overview/history/"))
 
 
 @pytest.mark.usefixtures("held")
@@ -140,7 +141,7 @@ def test_below_a_single_top_policy_its_parts_are_stacked(
 def test_the_page_has_links_for_spans_and_groups(
     root: User, client_for: ClientFor, query: str
 ) -> None:
-    page = client_for(root).get(f"/{query}").content.decode()
+    page = client_for(root).get(f"/overview/history/{query}").content.decode()
 
     assert page.count('class="seg"') >= 2
     assert page.count('aria-current="true"') == 2
@@ -152,15 +153,15 @@ def test_the_number_of_queries_does_not_grow(
 ) -> None:
     run_in(submit(alice, "first"), example.h100)
     client = client_for(root)
-    client.get("/?by=tier")
+    client.get("/overview/history/?by=tier")
     with CaptureQueriesContext(connection) as few:
-        client.get("/?by=tier")
+        client.get("/overview/history/?by=tier")
     for number in range(8):
         attempt = run_in(submit(alice, f"t{number}"), example.h100)
         PastTier.objects.create(attempt=attempt, tier="reserved", until=timezone.now())
 
     with CaptureQueriesContext(connection) as many:
-        client.get("/?by=tier")
+        client.get("/overview/history/?by=tier")
 
     assert len(many) == len(few)
 

@@ -300,8 +300,7 @@ def test_a_list_asks_the_same_questions_however_long_it_is(
         client.get(reverse(name))
 
     assert len(long) == len(short)
-    # The overview has a chart, events, users and nodes next to its card.
-    assert len(long) <= (45 if name == "overview" else 35)
+    assert len(long) <= 35
 
 
 def test_a_policy_page_tells_everybody_about_their_own_tasks(

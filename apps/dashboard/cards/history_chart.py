@@ -23,7 +23,7 @@ from apps.policies.models import Policy, Pool
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.selectors.labels import Labels, UsageGroup, labels_of
 from apps.usage.selectors.report import HIDDEN
-from apps.usage.selectors.usage_history import HOURS, SPANS, SplitHistory, usage_history_by
+from apps.usage.selectors.usage_history import HOURS, SPANS, STEPS, SplitHistory, usage_history_by
 from apps.usage.selectors.waiting_history import waiting_history
 
 SPAN_WORDS = {3: "3 h", HOURS: "24 h", 7 * 24: "7 d", 30 * 24: "30 d"}
@@ -57,19 +57,24 @@ class HistoryQuery:
     def spans(self) -> list[tuple[str, str, bool]]:
         """Label and query of each span, and whether it is this one."""
         return [
-            (words, replace(self, hours=hours)._query(), hours == self.hours)
+            (words, replace(self, hours=hours).query(), hours == self.hours)
             for hours, words in SPAN_WORDS.items()
         ]
 
     def groups(self, *, has_pools: bool) -> list[tuple[str, str, bool]]:
         """The same of what it is stacked by; pools for those who see pools."""
         return [
-            (words, replace(self, by=by)._query(), by == self.by)
+            (words, replace(self, by=by).query(), by == self.by)
             for by, words in GROUP_WORDS.items()
             if has_pools or by is not UsageGroup.POOL
         ]
 
-    def _query(self) -> str:
+    @property
+    def refresh_s(self) -> int:
+        """How often the page asks again: a few times while a step of the chart passes."""
+        return max(60, self.hours * 3600 // STEPS // 5)
+
+    def query(self) -> str:
         return urlencode({"hours": self.hours, "by": self.by.value})
 
 

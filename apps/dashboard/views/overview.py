@@ -32,19 +32,31 @@ def card(request: HttpRequest, name: str) -> HttpResponse:
 @require_GET
 @login_required
 def overview_page(request: HttpRequest) -> HttpResponse:
-    """The whole, each pool, and what was held."""
+    """The whole and each pool; it asks for the parts below, which take longer, by itself."""
+    user = person(request)
+    context = {
+        "may_enqueue": queues_open_to(user).exists(),
+        "has_history": policies_visible_to(user).exists(),
+        "history": HistoryQuery.parse(request.META.get("QUERY_STRING", "")),
+    }
+    return render(request, "pages/overview.html", context)
+
+
+# permission: every signed-in user, for the policies that they see
+@require_GET
+@login_required
+@never_cache
+def overview_history(request: HttpRequest) -> HttpResponse:
+    """What was held over time."""
     user = person(request)
     wanted = HistoryQuery.parse(request.META.get("QUERY_STRING", ""))
     pools = list(pools_visible_to(user))
     context = {
-        "may_enqueue": queues_open_to(user).exists(),
-        "has_history": policies_visible_to(user).exists(),
-        "activity": load_activity(user),
         "chart": load_history_chart(user, wanted, pools),
         "spans": wanted.spans(),
         "groups": wanted.groups(has_pools=bool(pools)),
     }
-    return render(request, "pages/overview.html", context)
+    return render(request, "overview/history.html", context)
 
 
 # permission: every signed-in user, for the tasks that they see
@@ -52,6 +64,6 @@ def overview_page(request: HttpRequest) -> HttpResponse:
 @login_required
 @never_cache
 def overview_activity(request: HttpRequest) -> HttpResponse:
-    """The latest events and the top users, which the overview asks for again and again."""
+    """The latest events and the top users."""
     activity = load_activity(person(request))
     return render(request, "overview/activity.html", {"activity": activity})

@@ -128,7 +128,7 @@ PAGES_INSTALLATION = section(
 
 PAGES_OWN = section(
     rule(
-        "/ /overview/activity/ /tape/* /policies/ /policies/sparklines/ /queues/ /tasks/ "
+        "/ /overview/* /tape/* /policies/ /policies/sparklines/ /queues/ /tasks/ "
         "/tasks/new/ /usage/* /credentials/ /settings/account/ /live/<name>/ "
         "/settings/resources/ /settings/vaults/ /settings/vaults/new/",
         SIGNED,
