@@ -55,12 +55,13 @@ def show_usage(
             "lost": _hours(one["sums"]["gpu_seconds_lost"]),
             "use": _percent(one["sums"]["gpu_seconds_used"], one["sums"]["gpu_seconds_measured"]),
             "idle": _hours(one["sums"]["gpu_seconds_idle"]),
+            "cost": one["sums"]["cost"] if found["currency"] else "-",
             **{name: one["sums"][name] for name in ("admitted", "failed", "preempted")},
         }
         for one in lines
     ]
-    heads = ("name", "held", "before", "lost", "use", "idle", "admitted", "failed", "preempted")
-    table(heads, rows)
+    heads = ("name", "held", "before", "lost", "use", "idle", "cost", "admitted", "failed")
+    table((*heads, "preempted"), rows)
 
 
 def current(row: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ DEBUG = env.flag("RPM_DEBUG", default=False)
 ALLOWED_HOSTS = env.words("RPM_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.words("RPM_ORIGINS", [])
 RPM_INSTALLATION_NAME = env.text("RPM_INSTALLATION_NAME", "RPM")
+RPM_CURRENCY = env.text("RPM_CURRENCY", "EUR")
 # Behind a proxy that speaks TLS and sets X-Forwarded-Proto.
 if env.flag("RPM_BEHIND_TLS_PROXY", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

@@ -11,6 +11,7 @@ NAMES = frozenset(
         "RPM_BEHIND_TLS_PROXY",
         "RPM_BODY_S",
         "RPM_CREDENTIAL_KEY",
+        "RPM_CURRENCY",
         "RPM_DATABASE_POOL",
         "RPM_DATABASE_POOL_SIZE",
         "RPM_DEBUG",

@@ -23,6 +23,7 @@ from apps.dashboard.views import (
     policy_changes,
     provider_sign_in,
     queues,
+    rates,
     resources,
     revisions,
     service_accounts,
@@ -41,6 +42,9 @@ urlpatterns: list[URLPattern] = [
     path("tape/starts/", tape.tape_starts, name="tape_starts"),
     path("usage/", usage.usage_page, name="usage"),
     path("usage/csv/", usage.usage_export, name="usage_export"),
+    path("usage/rates/", rates.rate_list, name="rate_list"),
+    path("usage/rates/new/", rates.rate_new, name="rate_new"),
+    path("usage/rates/<int:pk>/remove/", rates.rate_delete, name="rate_delete"),
     path("sign-in/", people.sign_in, name="sign_in"),
     path("sign-in/with/<slug:slug>/", provider_sign_in.provider_start, name="provider_start"),
     path(

@@ -6,6 +6,7 @@ from django.http import HttpResponse
 
 from apps.core.spreadsheets import csv_line
 from apps.tasks.lifecycle.states import AttemptTier
+from apps.usage.selectors.rates import cost_of
 from apps.usage.selectors.report import PER_GPU_S, UsageReport
 
 COUNTED = ("admitted", "ended", "completed", "failed", "preempted")
@@ -18,6 +19,7 @@ HEAD = (
     *(f"gpu_seconds_{tier or 'tier_not_recorded'}" for tier in TIERS),
     *("gpu_seconds_lost", *COUNTED, "waited_seconds", "gpu_seconds_before"),
     *(f"gpu_seconds_{name}" for name in USE),
+    *("cost", "cost_before", "currency"),
 )
 
 
@@ -35,6 +37,7 @@ def usage_csv(report: UsageReport) -> Iterator[str]:
                 *(gpu_s(sums["lost"]), *(sums[one] for one in COUNTED)),
                 *(sums["waited_ms"] / 1000, gpu_s(line.before["held"])),
                 *(gpu_s(sums[measure]) for measure in USE.values()),
+                *(cost_of(sums["cost"]), cost_of(line.before["cost"]), report.currency),
             )
         )
 

@@ -31,6 +31,8 @@ class Measures(models.Model):
     Of what was held, in the same unit, `known` is where the utilisation of a whole GPU was sampled.
     `used` is that times the utilisation, `idle` five minutes each with less than `IDLE_PERCENT`.
     `no_process` was held without a process of the task that had the GPU open.
+
+    `cost` is in millionths of the currency, at the rates of that time.
     """
 
     at = models.DateTimeField()
@@ -40,6 +42,7 @@ class Measures(models.Model):
     used = models.BigIntegerField(default=0, db_default=0)
     idle = models.BigIntegerField(default=0, db_default=0)
     no_process = models.BigIntegerField(default=0, db_default=0)
+    cost = models.BigIntegerField(default=0, db_default=0)
     admitted = models.BigIntegerField(default=0)
     ended = models.BigIntegerField(default=0)
     completed = models.BigIntegerField(default=0)
@@ -123,3 +126,32 @@ class OwnerDay(Measures):
 
     def __str__(self) -> str:
         return f"day {self.at} of owner {self.owner_id}"
+
+
+class Rate(models.Model):
+    """What an hour of one unit of a resource costs from a moment on, a full hour.
+
+    Without a pool it counts for all pools, without a model for all models; the one that names more
+    goes first, the pool before the model. Its unit is one GPU or CPU, or 1024 MB of memory.
+    """
+
+    pool = models.ForeignKey(
+        Pool, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    model = models.CharField(max_length=120, blank=True)
+    key = models.CharField(max_length=63, default="gpu")
+    price = models.DecimalField(max_digits=12, decimal_places=4)
+    valid_from = models.DateTimeField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-valid_from", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["valid_from", "pool", "model", "key"],
+                name="rate_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.price} per {self.key} and hour from {self.valid_from}"

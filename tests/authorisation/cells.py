@@ -29,6 +29,8 @@ ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/settings/resources/history/<number>/*", ("revision",)),
     ("/settings/second-factor/keys/<pk>/*", ("second-factor",)),
     ("/settings/tenants/<pk>/*", ("tenant",)),
+    ("/usage/rates/<pk>/*", ("rate",)),
+    ("/api/v1/usage/rates/<pk>/", ("rate",)),
     ("/settings/access/rules/<key>/*", ("rule",)),
     ("/sign-in/with/<*", ("provider",)),
     ("/join/<token>/", ("invitation",)),

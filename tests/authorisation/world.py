@@ -58,6 +58,7 @@ from apps.tasks.models import Attempt, Member, Task, TaskUserPermission
 from apps.tasks.services.enqueue.submission import task_create, task_submit
 from apps.tasks.services.members.logs import log_append
 from apps.tasks.task_spec import TaskSpec
+from apps.usage.models import Rate
 from apps.vaults.models import VaultFormat
 from apps.vaults.services.vaults import vault_create
 from tests.authorisation.marks import Marks, number_distinctly
@@ -361,6 +362,7 @@ def _rest_of_installation(world: World) -> None:
     world.keep(volume, "volume", INSTALLATION)
     # The profile of everybody names it, and a rule gives it to the owner of team T alone.
     Profile.objects.filter(pk=world.one("profile", INSTALLATION).pk).update(volumes=[volume.name])
+    world.keep(Rate.objects.create(pool=pool, price=2, valid_from=AT), "rate", INSTALLATION)
     record = PassRecord.objects.create(at=AT, duration_ms=1, decisions={})
     world.keep(record, "pass", INSTALLATION)
     key, _ = credential_create(user=root, label=name("credential", INSTALLATION, "root"))

@@ -23,6 +23,8 @@ PATHS = (
     "/nodes/",
     "/nodes/add/",
     "/usage/",
+    "/usage/rates/",
+    "/usage/rates/new/",
     "/credentials/",
     "/settings/vaults/",
     "/settings/vaults/new/",

@@ -30,7 +30,7 @@ from apps.policies.services import registry_credential_save
 from apps.tasks.models import Task
 from apps.tasks.services.enqueue.submission import task_create, task_submit
 from apps.tasks.task_spec import TaskSpec
-from tests.events.rule_examples import dev_target, named_root, restricted_policy, target_with_rule
+from tests.events import audit_examples as given
 from tests.people import Example
 
 # The first of these parameters of a service is the actor.
@@ -185,24 +185,22 @@ CALLS: dict[str, Call] = {
     "policy_set_amounts": lambda root, x: {"policy": x.dev, "reserved": {}, "limit": {"gpu": 3}},
     "policy_move": lambda root, x: {"policy": x.dev, "parent": None, "group": x.research.group},
     "policy_remove": lambda root, x: {"policy": x.dev},
+    "rate_create": lambda root, x: given.RATE,
+    "rate_remove": lambda root, x: {"rate": given.rate_of(root)},
     "tenant_create": lambda root, x: {"top": x.dev, "admin_group": x.dev.group},
     "tenant_change": lambda root, x: {"tenant": _tenant(root, x), "groups": [x.research.group]},
     "tenant_remove": lambda root, x: {"tenant": _tenant(root, x)},
     "policy_set_exceeders": lambda root, x: {"policy": x.dev, "users": [root], "groups": []},
     "policy_restrict": lambda root, x: {"policy": x.dev, "people": []},
-    "policy_unrestrict": lambda root, x: {"policy": restricted_policy(root, x)},
-    "rule_grant": lambda root, x: {
-        "target": dev_target(x),
-        "level": Level.READ,
-        "subjects": named_root(root),
-    },
+    "policy_unrestrict": lambda root, x: {"policy": given.restricted_policy(root, x)},
+    "rule_grant": given.new_rule,
     "rule_change": lambda root, x: {
-        "target": target_with_rule(root, x),
+        "target": given.target_with_rule(root, x),
         "level": Level.READ,
         "new_level": Level.MANAGE,
-        "subjects": named_root(root),
+        "subjects": given.named_root(root),
     },
-    "rule_remove": lambda root, x: {"target": target_with_rule(root, x), "level": Level.READ},
+    "rule_remove": lambda root, x: {"target": given.target_with_rule(root, x), "level": Level.READ},
     "policy_pause": lambda root, x: {"policy": x.dev, "reason": "because"},
     "policy_resume": lambda root, x: {"policy": x.dev},
     "pool_pause": lambda root, x: {"pool": x.h100, "reason": "because"},

@@ -9,6 +9,7 @@ from apps.dashboard.cards.words import duration_text
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models.gpu_use import IDLE_PERCENT
 from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.rates import cost_of
 from apps.usage.selectors.report import PER_GPU_H, UsageLine, UsageReport, UsageSums
 
 NONE = "–"
@@ -117,6 +118,9 @@ def totals(report: UsageReport) -> list[tuple[str, str, str]]:
         ("GPU use, mean", _use(total), _measured(total)),
         ("Held but idle", _idle(total), _idle_share(total)),
     ]
+    if report.currency:
+        cost = change_text(total["cost"], before["cost"])
+        figures.append(("Cost", _cost(total, report), cost and f"{cost} from the period before"))
     if report.by.has_pools and total["held"]:
         share = round(over_quota / total["held"] * 100)
         figures.insert(
@@ -156,6 +160,10 @@ def _idle_share(sums: UsageSums) -> str:
     return f"{share} % of what was measured: GPU use below {IDLE_PERCENT} %"
 
 
+def _cost(sums: UsageSums, report: UsageReport) -> str:
+    return f"{cost_of(sums['cost']):,.2f} {report.currency}"
+
+
 def _wait(sums: UsageSums) -> str:
     return NONE if sums.waited_s is None else duration_text(sums.waited_s)
 
@@ -187,15 +195,24 @@ def table_of(report: UsageReport) -> UsageTable:
     )
     kinds = _kinds(report.lines)
     rows = tuple(
-        LineRow(one.label, min(one.depth, DEEPEST), kinds.get(one.key, ""), _measures(one, tiers))
+        LineRow(
+            one.label,
+            min(one.depth, DEEPEST),
+            kinds.get(one.key, ""),
+            _measures(one, tiers, report),
+        )
         for one in report.lines
     )
     everything = UsageLine(None, "Total", report.total, report.before)
-    total = LineRow("Total", 0, "", _measures(everything, tiers))
+    total = LineRow("Total", 0, "", _measures(everything, tiers, report))
+    if report.currency:
+        heads = (*heads, f"Cost, {report.currency}")
     return UsageTable((*heads, "Wait, mean", "95 % waited at most"), rows, total)
 
 
-def _measures(line: UsageLine, tiers: Iterable[tuple[str, str]]) -> tuple[Measure, ...]:
+def _measures(
+    line: UsageLine, tiers: Iterable[tuple[str, str]], report: UsageReport
+) -> tuple[Measure, ...]:
     now, before = line.sums, line.before
     hours = [
         (now["held"], before["held"]),
@@ -208,9 +225,16 @@ def _measures(line: UsageLine, tiers: Iterable[tuple[str, str]]) -> tuple[Measur
         Measure(_use(now)),
         Measure(hours_text(now["idle"]) if now["known"] else NONE),
         *(Measure(f"{a:,}" if a else NONE, change_text(a, b)) for a, b in counts),
+        *_costs(line, report),
         Measure(_wait(now), change_text(now.waited_s or 0, before.waited_s or 0)),
         Measure(_wait_most(now)),
     )
+
+
+def _costs(line: UsageLine, report: UsageReport) -> Iterable[Measure]:
+    if report.currency:
+        now, before = line.sums["cost"], line.before["cost"]
+        yield Measure(f"{cost_of(now):,.2f}" if now else NONE, change_text(now, before))
 
 
 # --- the chart -------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Shapes of reports of usage."""
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from rest_framework import serializers
@@ -9,9 +10,10 @@ from apps.core.serializers import StrictSerializer
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models.gpu_use import IDLE_PERCENT
 from apps.usage.exports import USE, gpu_s
-from apps.usage.models import WAIT_BUCKETS
+from apps.usage.models import WAIT_BUCKETS, Rate
 from apps.usage.selectors.idle_attempts import IDLE_AFTER
 from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.rates import cost_of, is_in_force
 from apps.usage.selectors.report import HOUR, UsageLine, UsageReport, UsageSums
 
 
@@ -59,6 +61,9 @@ class UsageSumsSerializer(serializers.Serializer[Any]):
     gpu_seconds_without_process = serializers.FloatField(
         help_text="Sampled while no process of the task had the GPU open."
     )
+    cost = serializers.DecimalField(
+        max_digits=24, decimal_places=4, help_text="Of what was held, in `currency` of the report."
+    )
     admitted = serializers.IntegerField()
     ended = serializers.IntegerField()
     completed = serializers.IntegerField()
@@ -93,9 +98,39 @@ class UsageSerializer(serializers.Serializer[Any]):
     until = serializers.DateField()
     by = serializers.ChoiceField([one.value for one in UsageGroup])
     step = serializers.ChoiceField(["hour", "day"])
+    currency = serializers.CharField(help_text="Empty where nothing has a price.")
     total = UsageSumsSerializer()
     before = UsageSumsSerializer()
     lines = UsageLineSerializer(many=True)
+
+
+class RateSerializer(serializers.ModelSerializer[Rate]):
+    """What an hour of one GPU, one CPU, 1024 MB, or one unit of another key costs."""
+
+    pool = serializers.CharField(source="pool.name", allow_null=True, help_text="Null: all pools.")
+    is_in_force = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Rate
+        fields = ("id", "pool", "model", "key", "price", "valid_from", "is_in_force")
+
+    def get_is_in_force(self, rate: Rate) -> bool:
+        """Usage may be summed up by it: it cannot be removed."""
+        return is_in_force(rate)
+
+
+class RateCreateSerializer(StrictSerializer):
+    """A rate counts from a full hour on of which nothing is summed up yet."""
+
+    pool = serializers.CharField(
+        max_length=150, default="", allow_blank=True, help_text="Name or id; empty: all pools."
+    )
+    model = serializers.CharField(
+        max_length=120, default="", allow_blank=True, help_text="Empty: all models of GPU."
+    )
+    key = serializers.CharField(max_length=63, default="gpu")
+    price = serializers.DecimalField(max_digits=12, decimal_places=4, min_value=Decimal(0))
+    valid_from = serializers.DateTimeField()
 
 
 class IdleQuerySerializer(StrictSerializer):
@@ -129,6 +164,7 @@ def report_facts(report: UsageReport) -> dict[str, Any]:
         "until": report.period.last,
         "by": report.by.value,
         "step": "hour" if report.step == HOUR else "day",
+        "currency": report.currency,
         "total": _sums(report.total),
         "before": _sums(report.before),
         "lines": [_line(one) for one in report.lines],
@@ -157,6 +193,7 @@ def _sums(sums: UsageSums) -> dict[str, Any]:
         "gpu_seconds_by_tier": {tier: gpu_s(held) for tier, held in sums.tiers.items() if tier},
         "gpu_seconds_lost": gpu_s(sums["lost"]),
         "waited_seconds": sums["waited_ms"] / 1000,
+        "cost": cost_of(sums["cost"]),
         "waits": {
             "longer" if most_s == float("inf") else str(int(most_s)): sums[name]
             for name, most_s in WAIT_BUCKETS.items()

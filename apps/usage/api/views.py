@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -11,20 +12,26 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.access.selectors import pools_visible_to
-from apps.accounts.api.permissions import HasScope, person
+from apps.accounts.api.permissions import HasScope, IsAdmin, person
+from apps.accounts.models import User
 from apps.core.errors import BadInput
+from apps.policies.models import Pool
 from apps.policies.selectors import by_name_or_id
 from apps.usage.api.serializers import (
     IdleAttemptSerializer,
     IdleQuerySerializer,
+    RateCreateSerializer,
+    RateSerializer,
     UsageQuerySerializer,
     UsageSerializer,
     report_facts,
 )
 from apps.usage.exports import csv_response
+from apps.usage.models import Rate
 from apps.usage.selectors.idle_attempts import idle_attempts
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.report import UsagePeriod, UsageReport, usage_report
+from apps.usage.services.rates import rate_create, rate_remove
 
 
 class UsageView(APIView):
@@ -68,15 +75,54 @@ class IdleView(APIView):
         return Response(IdleAttemptSerializer(found, many=True).data)
 
 
+class RatesView(APIView):
+    """What resources cost, the latest first; for administrators."""
+
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(responses={200: RateSerializer(many=True)})
+    def get(self, request: Request) -> Response:  # noqa: ARG002  # the route's
+        """All of them, at most 1,000."""
+        rates = Rate.objects.select_related("pool")
+        return Response(RateSerializer(rates, many=True).data)
+
+    @extend_schema(request=RateCreateSerializer, responses={201: RateSerializer})
+    def post(self, request: Request) -> Response:
+        """Let something cost this from a full hour on."""
+        body = RateCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        given: dict[str, Any] = body.validated_data
+        pool = _pool(person(request), given.pop("pool"))
+        rate = rate_create(actor=person(request), pool=pool, **given)
+        return Response(RateSerializer(rate).data, status=201)
+
+
+class RateView(APIView):
+    """One rate; for administrators."""
+
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, pk: int) -> Response:
+        """Remove a rate that nothing was summed up by."""
+        rate_remove(actor=person(request), rate=get_object_or_404(Rate, pk=pk))
+        return Response(status=204)
+
+
+def _pool(user: User, given: str) -> Pool | None:
+    pool = by_name_or_id(pools_visible_to(user), given) if given else None
+    if given and pool is None:
+        problem = f"there is no pool {given!r}"
+        raise BadInput(f"pool: {problem}.", fields={"pool": problem})
+    return pool
+
+
 def _report(request: Request) -> UsageReport:
     query = UsageQuerySerializer(data=request.query_params.dict())
     query.is_valid(raise_exception=True)
     given: dict[str, Any] = query.validated_data
     user = person(request)
-    pool = by_name_or_id(pools_visible_to(user), given["pool"]) if "pool" in given else None
-    if "pool" in given and pool is None:
-        problem = f"there is no pool {given['pool']!r}"
-        raise BadInput(f"pool: {problem}.", fields={"pool": problem})
+    pool = _pool(user, given.get("pool", ""))
     by = UsageGroup(given["by"])
     period = UsagePeriod.parse(given.get("since"), given.get("until"))
     return usage_report(user, period, by, pool=pool.pk if pool else None)

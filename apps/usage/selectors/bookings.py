@@ -1,7 +1,7 @@
 """What attempts add to the sums of each hour: exact, nothing is sampled."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +25,7 @@ from apps.tasks.models import Attempt, Member, PastTier
 from apps.tasks.models.attempts import WAS_STOPPED
 from apps.usage.models import WAIT_BUCKETS
 from apps.usage.selectors.current_usage import GPU
+from apps.usage.selectors.rates import Rates
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
@@ -85,16 +86,19 @@ def unbooked_ends(before: datetime) -> int:
 
 
 def bookings_of(attempts: QuerySet[Attempt], *, until: datetime) -> Iterator[AttemptBookings]:
-    """What these attempts held since they were booked last, in three queries.
+    """What these attempts held since they were booked last, in four queries.
 
     Live ones up to `until`. An end that was stored after later hours had been booked cancels these:
     its bookings are negative.
     """
     models = _members_by_model(attempts)
     tiers = past_tiers(attempts)
+    rates = Rates.load()
     for row in _rows(attempts):
         past = tiers.get(row["pk"], ())
-        yield _unbooked(row, _gpu_by_model(row, models.get(row["pk"], {})), past, until)
+        # A pool without nodes has no model.
+        members = models.get(row["pk"]) or {"": row["replicas"]}
+        yield _unbooked(row, members, past, until, rates)
 
 
 def _rows(attempts: QuerySet[Attempt]) -> QuerySet[Attempt, dict[str, Any]]:
@@ -129,12 +133,6 @@ def _members_by_model(attempts: QuerySet[Attempt]) -> dict[UUID, dict[str, int]]
     return found
 
 
-def _gpu_by_model(row: dict[str, Any], members: dict[str, int]) -> dict[str, int]:
-    """Thousandths; a pool without nodes has no model."""
-    gpu = row["request"].get(GPU, 0)
-    return {model: gpu * count for model, count in (members or {"": row["replicas"]}).items()}
-
-
 def past_tiers(attempts: QuerySet[Attempt]) -> dict[UUID, list[tuple[str, datetime]]]:
     """The tiers that they had before their present ones, with their ends, oldest first."""
     found: dict[UUID, list[tuple[str, datetime]]] = defaultdict(list)
@@ -146,9 +144,10 @@ def past_tiers(attempts: QuerySet[Attempt]) -> dict[UUID, list[tuple[str, dateti
 
 def _unbooked(
     row: dict[str, Any],
-    gpu: dict[str, int],
+    members: Mapping[str, int],
     past: Sequence[tuple[str, datetime]],
     until: datetime,
+    rates: Rates,
 ) -> AttemptBookings:
     began: datetime = row["allocated_at"]
     since: datetime = row["booked_until"] or began
@@ -172,17 +171,22 @@ def _unbooked(
             sums,
         )
 
+    sign = 1 if end > since else -1
+    request = row["request"]
     found = [
-        book(at, model, tier, {"held": held if end > since else -held})
+        book(at, model, tier, {"held": sign * held, "cost": sign * cost})
         for at, tier, ms in _stretches(tiers, to_ms(min(since, end)), to_ms(max(since, end)))
-        for model, milli in gpu.items()
-        if (held := milli * ms)
+        for model, count in members.items()
+        # Both are needed, also where the first is 0: tasks without GPUs may cost something.
+        if (held := request.get(GPU, 0) * count * ms)
+        | (cost := rates.cost(request, count * ms, at=at, pool=row["pool_id"], model=model))
     ]
-    model = min(gpu)
+    model = min(members)
     if row["booked_until"] is None:
         found.append(book(began, model, tiers[0][0], _start_sums(row)))
     if ended_at is not None:
-        found.append(book(end, model, row["tier"], _end_sums(row, sum(gpu.values()), end)))
+        gpu = request.get(GPU, 0) * sum(members.values())
+        found.append(book(end, model, row["tier"], _end_sums(row, gpu, end)))
     return AttemptBookings(row["pk"], end, ended_at is not None, tuple(found))
 
 

@@ -27,6 +27,7 @@ from apps.usage.models import (
 )
 from apps.usage.selectors.bookings import Booking, bookings_of
 from apps.usage.selectors.labels import Labels, UsageGroup, labels_of
+from apps.usage.selectors.rates import currency
 from apps.usage.selectors.use_bookings import bookings_of_uses
 
 HOUR = timedelta(hours=1)
@@ -164,7 +165,10 @@ class UsageLine:
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """A report; `total` is that of all lines, each counted once, `step` a day or an hour."""
+    """A report; `total` is that of all lines, each counted once, `step` a day or an hour.
+
+    `currency` is that of costs; empty where nothing has a price.
+    """
 
     period: UsagePeriod
     by: UsageGroup
@@ -172,6 +176,7 @@ class UsageReport:
     lines: tuple[UsageLine, ...]
     total: UsageSums
     before: UsageSums
+    currency: str = ""
 
 
 def usage_report(
@@ -198,7 +203,8 @@ def usage_report(
     lines = _lines(now, before, labels, others=OTHER_OWNERS if by is UsageGroup.OWNER else HIDDEN)
     if by is UsageGroup.POLICY:
         lines = _tree(lines)
-    return UsageReport(period, by, _step(period, by), tuple(lines), total, total_before)
+    step = _step(period, by)
+    return UsageReport(period, by, step, tuple(lines), total, total_before, currency())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Rules and restricted policies, as the walk over all services needs them."""
+"""Rules, restricted policies and rates, as the walk over all services needs them."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
 
 from apps.access.levels import Level, RuleKind
 from apps.access.rules.rule import Target
@@ -6,7 +10,11 @@ from apps.accounts.models import User
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.policies.models import Policy
+from apps.usage.models import Rate
+from apps.usage.services.rates import rate_create
 from tests.people import Example
+
+RATE: dict[str, Any] = {"price": Decimal(2), "valid_from": datetime(2100, 1, 1, tzinfo=UTC)}
 
 
 def restricted_policy(root: User, example: Example) -> Policy:
@@ -25,7 +33,18 @@ def named_root(root: User) -> RuleSubjects:
     return RuleSubjects(users=(root,))
 
 
+def new_rule(root: User, example: Example) -> dict[str, Any]:
+    """A rule for the policy."""
+    subjects = named_root(root)
+    return {"target": dev_target(example), "level": Level.READ, "subjects": subjects}
+
+
 def target_with_rule(root: User, example: Example) -> Target:
     """Where there is a rule by now."""
     rule_grant(actor=root, target=dev_target(example), level=Level.READ, subjects=named_root(root))
     return dev_target(example)
+
+
+def rate_of(root: User) -> Rate:
+    """A rate that is not in force."""
+    return rate_create(actor=root, **RATE)

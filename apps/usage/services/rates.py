@@ -1,0 +1,92 @@
+"""Changes what resources cost. What is summed up keeps the rates that it was summed up by."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.models import User
+from apps.core.errors import BadInput, Conflict
+from apps.core.units import BUILT_IN_KEYS
+from apps.events.services import event_record
+from apps.policies.models import Pool
+from apps.usage.models import Rate
+from apps.usage.selectors.bookings import hour_of
+from apps.usage.selectors.rates import earliest_rate, is_in_force
+
+# More would make every booking slow.
+MOST_RATES = 1000
+
+
+@transaction.atomic
+def rate_create(
+    *,
+    actor: User | None,
+    price: Decimal,
+    valid_from: datetime,
+    pool: Pool | None = None,
+    model: str = "",
+    key: str = "gpu",
+) -> Rate:
+    """Let a resource cost this from a full hour on.
+
+    Raises:
+        BadInput: naming `price`, `valid_from` or `key`.
+        Conflict: there are too many rates.
+    """
+    valid_from = valid_from.astimezone(UTC)
+    earliest = earliest_rate()
+    if price < 0:
+        raise _bad_input("price", "must be 0 or more")
+    if valid_from != hour_of(valid_from):
+        raise _bad_input("valid_from", "must be a full hour, in UTC")
+    if earliest is not None and valid_from < earliest:
+        words = f"usage before {earliest:%Y-%m-%d %H:%M} UTC is summed up already"
+        raise _bad_input("valid_from", f"{words}: choose that hour or a later one")
+    known = set(BUILT_IN_KEYS).union(*(one.capacity for one in Pool.objects.all()))
+    if key not in known:
+        raise _bad_input("key", f"must be one of {', '.join(sorted(known))}")
+    if Rate.objects.filter(valid_from=valid_from, pool=pool, model=model, key=key).exists():
+        raise _bad_input("valid_from", "there is a rate from this hour on already: remove it first")
+    if Rate.objects.count() >= MOST_RATES:
+        raise Conflict(f"There are {MOST_RATES} rates: remove those that are not in force yet.")
+    rate = Rate.objects.create(pool=pool, model=model, key=key, price=price, valid_from=valid_from)
+    _record("rate.created", actor, rate, before={}, after=_facts(rate))
+    return rate
+
+
+@transaction.atomic
+def rate_remove(*, actor: User | None, rate: Rate) -> None:
+    """Remove a rate that nothing was summed up by.
+
+    Raises:
+        Conflict: it is in force.
+    """
+    if is_in_force(rate):
+        raise Conflict("This rate is in force: create one from a later hour on in its place.")
+    _record("rate.removed", actor, rate, before=_facts(rate), after={})
+    rate.delete()
+
+
+def _facts(rate: Rate) -> dict[str, Any]:
+    return {
+        "pool": rate.pool.name if rate.pool else None,
+        "model": rate.model,
+        "key": rate.key,
+        "price": str(rate.price),
+        "valid_from": rate.valid_from.isoformat(),
+    }
+
+
+def _record(
+    kind: str, actor: User | None, rate: Rate, *, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    facts = before or after
+    name = f"{facts['key']} from {facts['valid_from']}"
+    data = {"name": name, "before": before, "after": after}
+    event_record(kind, actor=actor, object_type="rate", object_id=rate.pk, data=data)
+
+
+def _bad_input(field: str, problem: str) -> BadInput:
+    return BadInput(f"{field}: {problem}.", fields={field: problem})
