@@ -1,12 +1,18 @@
 """Nodes that need attention, before the others; for administrators."""
 
+from collections import defaultdict
 from dataclasses import dataclass
+from uuid import UUID
 
 from apps.accounts.models import User
-from apps.dashboard.cards.nodes import NodeList, NodeRow, load_node_list, resumable_parts
+from apps.accounts.selectors import is_admin
+from apps.dashboard.cards.nodes import NodeRow, node_row, resumable_parts
 from apps.dashboard.cards.words import NODE_STATES, Word, joined, plural
-from apps.dashboard.live import Sharing, card
-from apps.nodes.models import NodeState
+from apps.dashboard.live import Sharing, card, topics_of
+from apps.nodes.models import Device, DeviceState, Node, NodeState
+from apps.nodes.selectors import nodes_visible_to
+from apps.tasks.lifecycle.states import AttemptTier
+from apps.tasks.models import HeldDevice
 
 # Nodes without a problem are shown until there are so many.
 MOST_NODES = 6
@@ -36,28 +42,48 @@ class NodeProblems:
 
 @card("node_problems", Sharing.ROLE)
 def load_node_problems(user: User, _key: str) -> NodeProblems | None:
-    """At most `MOST_PROBLEMS` with a problem, and others up to `MOST_NODES`; in seven queries."""
-    found = load_node_list(user, "")
-    if not isinstance(found, NodeList):
+    """At most `MOST_PROBLEMS` with a problem, and others up to `MOST_NODES`; in four queries."""
+    if not is_admin(user):
         return None
+    nodes = list(nodes_visible_to(user).select_related("pool"))
+    devices: defaultdict[int, list[Device]] = defaultdict(list)
+    for device in Device.objects.filter(node__in=nodes):
+        devices[device.node_id].append(device)
     ranked = sorted(
-        ((*_problem(row), row) for row in found.rows),
-        key=lambda one: (-one[0], one[3].node.name),
+        ((*_problem(node, devices[node.pk]), node) for node in nodes),
+        key=lambda one: (-one[0], one[3].name),
     )
     problems = sum(1 for rank, *_ in ranked if rank)
-    most = min(max(problems, MOST_NODES), MOST_PROBLEMS)
+    shown = ranked[: min(max(problems, MOST_NODES), MOST_PROBLEMS)]
+    held, over_quota = _held([node for *_, node in shown])
     return NodeProblems(
-        rows=tuple(NodeProblem(row, word, detail) for _, word, detail, row in ranked[:most]),
+        rows=tuple(
+            NodeProblem(node_row(node, devices[node.pk], held, over_quota, tasks=0), word, detail)
+            for _, word, detail, node in shown
+        ),
         problems=problems,
-        nodes=len(found.rows),
-        topics=found.topics,
+        nodes=len(nodes),
+        topics=("nodes", *topics_of("node", [node.pk for node in nodes]), "overview"),
     )
 
 
-def _problem(row: NodeRow) -> tuple[int, Word, str]:
+def _held(nodes: list[Node]) -> tuple[defaultdict[int, list[tuple[int, UUID]]], frozenset[UUID]]:
+    """What tasks hold of the devices of these nodes, and which of the tasks are over quota."""
+    held: defaultdict[int, list[tuple[int, UUID]]] = defaultdict(list)
+    over_quota = set()
+    rows = HeldDevice.objects.filter(released_at__isnull=True, device__node__in=nodes)
+    columns = ("device_id", "milli", "member__attempt__task_id", "member__attempt__tier")
+    for device, milli, task, tier in rows.values_list(*columns):
+        held[device].append((milli, task))
+        if tier == AttemptTier.OVER_QUOTA:
+            over_quota.add(task)
+    return held, frozenset(over_quota)
+
+
+def _problem(node: Node, devices: list[Device]) -> tuple[int, Word, str]:
     """How bad it is, 0 for nothing; as a word, and in detail."""
-    node = row.node
-    missing, occupied = row.cells.count("d"), row.cells.count("x")
+    states = [device.state for device in devices]
+    missing, occupied = states.count(DeviceState.MISSING), states.count(DeviceState.OCCUPIED)
     if node.state in {NodeState.REFUSED, NodeState.SUSPECT}:
         return 5, NODE_STATES[node.state], node.state_detail
     if missing:
