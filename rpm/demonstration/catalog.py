@@ -24,6 +24,8 @@ POOLS: Final = (
         profiles=("4xGPU",),
     ),
 )
+# Of a GPU and hour.
+PRICES: Final = {H100: "3.20", BARE_METAL: "0.90"}
 PROFILES: Final = (
     ProfileEntry(name="2xGPU", request={"gpu": "2"}, pools=(Link(pool=H100, name="2 GPU H100"),)),
     ProfileEntry(

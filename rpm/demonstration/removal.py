@@ -22,7 +22,7 @@ from apps.tasks.lifecycle.states import ENDED_STATES, LIVE_ATTEMPT_STATES
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.services.retention import TASKS_AT_ONCE, ended_tasks_remove
 from apps.tasks.services.stop import task_abort
-from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay
+from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay, Rate
 from apps.usage.services.sums import usage_book
 from rpm.demonstration.catalog import POOLS, PROFILES, TEAMS, USERNAMES
 from rpm.demonstration.presence import logins_path, nodes, pause
@@ -95,6 +95,7 @@ def _tasks() -> QuerySet[Task]:
 
 
 def _resources_remove(policies: list[Policy]) -> None:
+    Rate.objects.filter(pool__name__in=POOL_NAMES, pool__removed_at__isnull=True).delete()
     for policy in policies:
         policy_remove(actor=None, policy=policy)
     draft = draft_document()

@@ -4,6 +4,8 @@ import json
 import os
 import secrets
 from dataclasses import asdict
+from datetime import timedelta
+from decimal import Decimal
 
 import msgspec
 from django.conf import settings
@@ -21,6 +23,9 @@ from apps.configuration.services.queues import profile_connect
 from apps.execution.services.node_registration import SimulatedGpus, node_add
 from apps.nodes.models import Runtime, Transport
 from apps.policies.models import Pool, Profile
+from apps.usage.selectors.bookings import hour_of
+from apps.usage.selectors.rates import earliest_rate
+from apps.usage.services.rates import rate_create
 from rpm.demonstration.catalog import (
     ACTIVE,
     ADMIN,
@@ -29,12 +34,15 @@ from rpm.demonstration.catalog import (
     MARK,
     PEOPLE,
     POOLS,
+    PRICES,
     PROFILES,
     TEAMS,
 )
 from rpm.demonstration.history import history_load
 from rpm.demonstration.live_tasks import tasks_replenish
 from rpm.demonstration.presence import DemonstrationLogin, logins_path
+
+RATES_SINCE = timedelta(days=40)
 
 
 def load() -> list[DemonstrationLogin]:
@@ -56,6 +64,7 @@ def load() -> list[DemonstrationLogin]:
             state_dir=str(settings.HOME.file(f"node-{prefix}")),
             labels={MARK: ACTIVE},
         )
+    _rates()
     history_load(now=timezone.now())
     tasks_replenish()
     return logins
@@ -68,6 +77,15 @@ def _resources() -> None:
     )
     draft_write(document=document, actor=None)
     document_provision(actor=None, note="The demonstration.")
+
+
+def _rates() -> None:
+    """Its GPUs have cost this since before its history, or since what is not summed up yet."""
+    earliest, begins = earliest_rate(), hour_of(timezone.now()) - RATES_SINCE
+    for name, price in PRICES.items():
+        pool = Pool.objects.get(name=name, removed_at__isnull=True)
+        valid_from = max(filter(None, (earliest, begins)))
+        rate_create(actor=None, price=Decimal(price), valid_from=valid_from, pool=pool)
 
 
 def _people() -> list[DemonstrationLogin]:

@@ -13,7 +13,7 @@ from apps.dashboard.cards.node_problems import MOST_NODES, NodeProblems, load_no
 from apps.dashboard.render import card_render
 from apps.events.services import event_record
 from apps.nodes.models import Device, DeviceState, Node, NodeState
-from apps.tasks.models import Task
+from apps.tasks.models import AttemptUse, Task
 from tests.allocation.state import make_node
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import text
@@ -118,6 +118,25 @@ def test_the_users_who_hold_the_most_come_first(root: User, alice: User, bob: Us
 
 
 @pytest.mark.usefixtures("busy")
+def test_tasks_that_do_not_use_their_gpus_are_named(
+    busy: list[Task], root: User, charlie: User, client_for: ClientFor
+) -> None:
+    assert "Held but idle" not in text(client_for(root).get("/overview/activity/"))
+    now = timezone.now()
+    AttemptUse.objects.create(
+        attempt=busy[1].attempts.get(),
+        **dict.fromkeys(("sampled_ms", "known_ms"), 3_600_000),
+        **dict.fromkeys(("busy", "process_ms", "energy_mj", "memory_mb"), 0),
+        sampled_at=now,
+        used_at=now - timedelta(minutes=40),
+    )
+
+    [idle] = load_activity(root).idle
+    assert (idle.name, idle.gpus) == ("b1", "4")
+    assert "b1 Dev, bob 4 GPU idle for 40 min" in text(client_for(root).get("/overview/activity/"))
+    assert load_activity(charlie).idle == ()
+
+
 def test_somebody_without_permissions_sees_neither(client_for: ClientFor) -> None:
     outsider = User.objects.create(username="outsider")
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -11,6 +12,7 @@ from guardian.shortcuts import assign_perm
 
 from apps.accounts.models import User
 from apps.allocation.explanation import ExpectedStart
+from apps.configuration.services.tenants import tenant_create
 from apps.dashboard.cards.tape import Tape, load_tape
 from apps.dashboard.cards.tape_geometry import (
     TapeBlock,
@@ -129,6 +131,20 @@ def test_with_a_pool_a_member_sees_others_work_without_names(
     for query in ("", "?table=1"):
         page = client_for(alice).get(f"/tape/{query}").content.decode()
         assert words_on(page, "theirs", "Research", "charlie") == []
+
+
+@pytest.mark.usefixtures("ran")
+def test_a_tenant_does_not_see_when_another_one_held_a_gpu(
+    example: Example, root: User, alice: User, bob: User
+) -> None:
+    assign_perm("view_pool", alice, example.h100)
+    first, second = (Group.objects.create(name=name) for name in ("Heads A", "Heads B"))
+    for top, group in ((example.dev, first), (example.research, second)):
+        tenant_create(actor=root, top=top, admin_group=group, groups=[top.group])
+
+    member = User.objects.get(pk=alice.pk)
+    assert [one.text for one in blocks(tape_for(member))] == ["ours"]
+    assert len(blocks(tape_for(root))) == 3
 
 
 @pytest.mark.usefixtures("ran")

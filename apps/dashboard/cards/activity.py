@@ -17,9 +17,11 @@ from apps.dashboard.selectors.activity import (
     latest_events,
     top_users,
 )
+from apps.usage.selectors.idle_attempts import IdleAttempt, idle_attempts
 
 MOST_EVENTS = 8
 MOST_USERS = 5
+MOST_IDLE = 5
 _ICONS: Mapping[str, str] = {
     "node": "server",
     "pool": "server",
@@ -54,6 +56,7 @@ class UserRow:
 @dataclass(frozen=True, slots=True)
 class Activity:
     events: tuple[ActivityRow, ...]
+    idle: tuple[IdleAttempt, ...]
     users: tuple[UserRow, ...]
     sees_audit: bool
 
@@ -64,6 +67,7 @@ def load_activity(user: User) -> Activity:
     users = top_users(user, MOST_USERS)
     most = max((one.gpu for one in users), default=0)
     return Activity(
+        idle=tuple(idle_attempts(user)[:MOST_IDLE]),
         events=tuple(_event_row(one) for one in latest_events(user, MOST_EVENTS)),
         users=tuple(
             UserRow(

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.urls import reverse
 from django.utils import timezone
 
+from apps.access.isolation import other_tenants_policy_ids
 from apps.access.selectors import policies_visible_to, pools_visible_to
 from apps.accounts.models import User
 from apps.core.units import MILLI, milli_text
@@ -38,7 +39,7 @@ from apps.dashboard.selectors.tape import (
 )
 from apps.nodes.models import Device, DeviceState, Node, NodeState
 from apps.nodes.selectors import nodes_visible_to
-from apps.policies.models import Pool
+from apps.policies.models import Policy, Pool
 from apps.tasks.models import Attempt
 from apps.usage.selectors.current_usage import GPU
 
@@ -65,6 +66,10 @@ def load_tape(user: User, wanted: TapeQuery) -> Tape:
     policies = None
     if not pools:
         policies = list(policies_visible_to(user).values_list("pk", flat=True))
+    elif hidden := other_tenants_policy_ids(user):
+        # Tenants learn nothing of one another, not even when a GPU was held.
+        others = Policy.objects.exclude(pk__in=hidden).order_by()
+        policies = list(others.values_list("pk", flat=True))
     found = attempts_between(
         window.began, min(window.ended, window.now), policy_ids=policies, pools=pools or None
     )

@@ -19,6 +19,8 @@ REST = "wait"
 HEIGHT = 200
 # Days that have a text below them at most.
 LABELS = 10
+# A period that had almost nothing before would have a change in millions.
+MOST_CHANGE = 999
 # Deeper lines are indented as far.
 DEEPEST = 3
 
@@ -101,6 +103,8 @@ def change_text(now: float, before: float) -> str:
     if not before:
         return ""
     share = round((now - before) / before * 100)
+    if share > MOST_CHANGE:
+        return f"over +{MOST_CHANGE} %"
     return f"{'+' if share > 0 else '−' if share < 0 else ''}{abs(share)} %"
 
 
