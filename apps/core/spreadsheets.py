@@ -3,16 +3,19 @@
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 # What begins with one of these may be a formula, a call of a program, or a trick with lines.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def cell(value: object) -> str:
-    """The text of one cell; an apostrophe in front makes a formula plain text.
+    """The text of one cell; an apostrophe in front makes a formula plain text. Numbers stay.
 
     A formula may follow invisible characters, which spreadsheets skip when they read.
     """
+    if isinstance(value, int | float | Decimal):
+        return str(value)
     text = "" if value is None else str(value).replace("\0", "")
     visible = text.lstrip(" \u00a0\ufeff\u200b")
     return f"'{text}" if visible.startswith(_FORMULAS) or text.startswith(_FORMULAS) else text

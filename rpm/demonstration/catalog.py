@@ -45,6 +45,7 @@ PROFILES: Final = (
 GPU: Final = {"0.5xGPU": 500, "2xGPU": 2000, "4xGPU": 4000, "8xGPU": 8000}
 DEV, RESEARCH = "Dev", "Research"
 TEAMS: Final = (DEV, RESEARCH)
+GROUPS: Final = {team: f"demo-{team.lower()}" for team in TEAMS}
 ADMIN: Final = "demo-admin"
 # The first one of each team gets a password, the others cannot sign in.
 PEOPLE: Final = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from apps.nodes.models import Node
 from rpm.demonstration.catalog import ACTIVE, MARK, PAUSED
@@ -22,7 +22,8 @@ class DemonstrationLogin:
 
 def nodes() -> QuerySet[Node]:
     """Its nodes, also those that were removed."""
-    return Node.objects.filter(labels__has_key=MARK, is_simulated=True)
+    is_marked = Q(labels={MARK: ACTIVE}) | Q(labels={MARK: PAUSED})
+    return Node.objects.filter(is_marked, is_simulated=True)
 
 
 def is_loaded() -> bool:

@@ -24,7 +24,7 @@ from apps.tasks.services.retention import TASKS_AT_ONCE, ended_tasks_remove
 from apps.tasks.services.stop import task_abort
 from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay, Rate
 from apps.usage.services.sums import usage_book
-from rpm.demonstration.catalog import POOLS, PROFILES, TEAMS, USERNAMES
+from rpm.demonstration.catalog import GROUPS, POOLS, PROFILES, TEAMS, USERNAMES
 from rpm.demonstration.presence import logins_path, nodes, pause
 
 # Longer than the grace period of its queues.
@@ -48,7 +48,7 @@ def remove() -> list[str]:
         task_abort(actor=task.owner, task=task, detail="The demonstration was removed.")
     _await_ends()
     with transaction.atomic():
-        policies = list(Policy.objects.filter(name__in=TEAMS, removed_at__isnull=True))
+        policies = list(_policies())
         _resources_remove(policies)
         staying = [one.username for one in _active_people() if not _deactivate(one)]
     _past_remove([policy.pk for policy in policies])
@@ -78,16 +78,24 @@ def _uses() -> Iterator[str]:
         yield f"profile {link.profile} is linked to {link.pool}"
     for queue in Queue.objects.filter(
         profile__name__in=PROFILE_NAMES, profile__removed_at__isnull=True, removed_at__isnull=True
-    ).exclude(policy__name__in=TEAMS):
+    ).exclude(policy__in=_policies()):
         yield f"queue {queue.name} has its profile {queue.profile}"
-    for policy in Policy.objects.filter(
-        parent__name__in=TEAMS, parent__removed_at__isnull=True, removed_at__isnull=True
+    for queue in Queue.objects.filter(policy__in=_policies(), removed_at__isnull=True).exclude(
+        profile__name__in=PROFILE_NAMES
     ):
+        yield f"queue {queue.name} is of its policy {queue.policy}"
+    for policy in Policy.objects.filter(parent__in=_policies(), removed_at__isnull=True):
         yield f"policy {policy.name} is below {policy.parent}"
     for attempt in Attempt.objects.filter(
         members__node__in=own_nodes, state__in=LIVE_ATTEMPT_STATES
     ).exclude(task__owner__username__in=USERNAMES)[:5]:
         yield f"task {attempt.task.name} runs on its nodes"
+
+
+def _policies() -> QuerySet[Policy]:
+    """Those of its teams: other policies may have the same names meanwhile."""
+    own = Policy.objects.filter(removed_at__isnull=True, name__in=TEAMS)
+    return own.filter(group__name__in=GROUPS.values())
 
 
 def _tasks() -> QuerySet[Task]:

@@ -13,13 +13,14 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
-from apps.accounts.models import ADMINS, GroupInfo, User
+from apps.accounts.models import ADMINS, USERS, GroupInfo, User
 from apps.accounts.services.people import user_create
 from apps.configuration.selectors import draft_document
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.policies import policy_create
 from apps.configuration.services.provision import document_provision
 from apps.configuration.services.queues import profile_connect
+from apps.core.errors import Conflict
 from apps.execution.services.node_registration import SimulatedGpus, node_add
 from apps.nodes.models import Runtime, Transport
 from apps.policies.models import Pool, Profile
@@ -30,6 +31,7 @@ from rpm.demonstration.catalog import (
     ACTIVE,
     ADMIN,
     BARE_METAL,
+    GROUPS,
     H100,
     MARK,
     PEOPLE,
@@ -91,7 +93,7 @@ def _rates() -> None:
 def _people() -> list[DemonstrationLogin]:
     logins = [_person(ADMIN, ADMINS, "administrator")]
     for team in TEAMS:
-        group, _ = Group.objects.get_or_create(name=f"demo-{team.lower()}")
+        group, _ = Group.objects.get_or_create(name=GROUPS[team])
         GroupInfo.objects.update_or_create(
             group=group, defaults={"description": f"The {team} team, for trying out."}
         )
@@ -109,6 +111,12 @@ def _person(name: str, group: str, role: str) -> DemonstrationLogin:
     if known is None:
         user_create(username=name, password=login.password if role else None, groups=[group])
     else:
+        groups = set(known.groups.values_list("name", flat=True)) - {USERS}
+        if groups != {group}:
+            raise Conflict(
+                f"The user {name} was made by no demonstration, or has got permissions since: "
+                "rename this user first."
+            )
         if role:
             known.set_password(login.password)
         known.is_active = True
@@ -121,7 +129,7 @@ def _teams() -> None:
         policy = policy_create(
             actor=None,
             name=team,
-            group=Group.objects.get(name=f"demo-{team.lower()}"),
+            group=Group.objects.get(name=GROUPS[team]),
             reserved={"gpu": 8},
             limit={"gpu": 16},
             description=f"What the {team} team may use.",

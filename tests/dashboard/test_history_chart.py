@@ -26,6 +26,7 @@ from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, PastTier, Task
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.usage_history import SplitHistory
+from apps.usage.selectors.waiting_history import waiting_history
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import text
 from tests.page_words import words_on
@@ -202,6 +203,27 @@ def test_a_task_that_waits_again_did_not_wait_while_it_ran(root: User, held: lis
     figures = [row[1][-1] for row in chart_for(root).rows]
 
     assert [figures[step] for step in (0, 30, 60, 90)] == ["0", "4", "0", "4"]
+
+
+def test_a_task_that_waits_again_elsewhere_takes_nothing_from_its_old_policy(
+    example: Example, alice: User, submit: Submit, held: list[Attempt]
+) -> None:
+    now = timezone.now()
+    other = submit(alice, "waits")
+    Task.objects.filter(pk=other.pk).update(submitted_at=now - timedelta(hours=20))
+    Attempt.objects.filter(pk=held[0].pk).update(
+        state=AttemptState.FINISHED, ended_at=now - timedelta(hours=4)
+    )
+    for state in ("stopping", "queued"):
+        Task.objects.filter(pk=held[0].task_id).update(state=state)
+    Task.objects.filter(pk=held[0].task_id).update(
+        queue=example.research_queue, submitted_at=now - timedelta(hours=10)
+    )
+
+    began = now - timedelta(hours=24)
+    waited = waiting_history([example.dev.pk], began=began, until=now, steps=24)
+
+    assert all(one == pytest.approx(4000, abs=50) for one in waited[4:])
 
 
 def test_however_much_waits_what_is_held_stays_readable() -> None:

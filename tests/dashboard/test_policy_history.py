@@ -11,6 +11,7 @@ from apps.configuration.services.pools import policy_pause
 from apps.dashboard.cards.sparklines import Sparkline
 from apps.dashboard.render import card_render
 from apps.tasks.models import Attempt
+from apps.usage.services.sums import usage_book
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import text
 from tests.people import Example
@@ -48,6 +49,8 @@ def test_another_time_can_be_chosen(
     client, path = client_for(alice), reverse("policy_usage", args=[example.dev.pk])
     since = timezone.now() - timedelta(days=40)
     run_in(submit(alice, "runs"), example.h100, since=since)
+    # As each minute in an installation.
+    usage_book()
 
     spans = {hours: client.get(path, {"hours": hours}).json() for hours in ("3", "168", "720", "x")}
 

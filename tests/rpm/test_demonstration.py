@@ -216,3 +216,41 @@ def _until(look: Callable[[], bool]) -> None:
     while not look():
         assert time.monotonic() - began < scale_timeout(LOOK_FOR_S)
         time.sleep(0.1)
+
+
+def test_a_queue_that_others_made_in_its_teams_keeps_it(
+    logins: list[demonstration.DemonstrationLogin],
+) -> None:
+    profile = Profile.objects.create(name="own", request={"gpu": "1"})
+    dev = Policy.objects.get(name="Dev", removed_at__isnull=True)
+    queue = Queue.objects.create(name="own-queue", policy=dev, profile=profile, queuing_rank=99)
+
+    with pytest.raises(Conflict, match="queue own-queue is of its policy Dev"):
+        demonstration.remove()
+
+    queue.refresh_from_db()
+    assert queue.removed_at is None
+
+
+def test_policies_and_nodes_of_others_are_not_its_own() -> None:
+    user_create(username="root", password=None, groups=[ADMINS])
+    pool = Pool.objects.create(name="prod", capacity={"gpu": "8"})
+    group = Group.objects.create(name="real-dev")
+    dev = policy_create(actor=None, name="Dev", group=group, reserved={"gpu": 2})
+    Node.objects.create(name="n", pool=pool, is_simulated=True, labels={"demonstration": "no"})
+
+    assert not demonstration.is_present()
+    demonstration.remove()
+
+    dev.refresh_from_db()
+    assert dev.removed_at is None
+    assert Node.objects.get().removed_at is None
+
+
+def test_it_takes_over_no_user_of_the_same_name() -> None:
+    user_create(username="demo-dev", password="correct horse battery", groups=[ADMINS])
+
+    with pytest.raises(Conflict, match="The user demo-dev was made by no demonstration"):
+        demonstration.load()
+
+    assert not demonstration.is_present()

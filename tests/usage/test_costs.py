@@ -13,11 +13,13 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.core import clock
 from apps.core.errors import BadInput, Conflict
+from apps.nodes.models import Node
 from apps.tasks.models import Attempt
 from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay, Rate
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.rates import Rates, cost_of
 from apps.usage.selectors.report import UsagePeriod, usage_report
+from apps.usage.services import rates
 from apps.usage.services.rates import rate_create, rate_remove
 from apps.usage.services.sums import usage_book
 from tests.allocation.state import apply, decided, enqueue, latest, make_node
@@ -76,6 +78,22 @@ def test_an_end_that_arrives_late_takes_its_cost_back(attempt: Attempt, root: Us
     [total] = sums()
     exact = 4 * 0.7777 * (ended - BEGIN).total_seconds() / 3600
     assert total / 1e6 == pytest.approx(exact, abs=1e-5)
+
+
+@pytest.mark.parametrize("later", ["", "B300"])
+def test_what_a_node_says_later_changes_no_cost(attempt: Attempt, root: User, later: str) -> None:
+    rate_create(actor=root, price=Decimal(10), valid_from=ON_THE_HOUR, model="H100")
+    rate_create(actor=root, price=Decimal(100), valid_from=ON_THE_HOUR, model="B300")
+    usage_book(now=BEGIN + timedelta(minutes=1))
+    Node.objects.update(gpu_model=later)
+    usage_book(now=ON_THE_HOUR + 5 * HOUR)
+    assert sums() == {4 * 45 * 1_000_000}
+
+    Attempt.objects.update(ended_at=BEGIN + HOUR, state="finished", exit_code=0)
+    usage_book(now=ON_THE_HOUR + 6 * HOUR)
+
+    assert sums() == {40_000_000}
+    assert set(PolicyDay.objects.values_list("model", flat=True)) == {"H100"}
 
 
 def test_the_rate_that_names_more_goes_first(example: Example, root: User) -> None:
@@ -201,9 +219,25 @@ def test_an_administrator_adds_and_removes_a_rate_on_its_page(
     assert "No rate yet" in text(gone)
 
 
-def test_the_number_of_queries_does_not_follow_the_number_of_rates(
-    attempt: Attempt, root: User
+def test_a_year_of_rates_is_bounded_and_older_ones_do_not_count(
+    example: Example, root: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rates, "MOST_RATES", 2)
+    for number in range(2):
+        rate_create(actor=root, price=Decimal(1), valid_from=ON_THE_HOUR + number * HOUR)
+    with pytest.raises(Conflict):
+        rate_create(actor=root, price=Decimal(1), valid_from=ON_THE_HOUR + 2 * HOUR)
+
+    Rate.objects.update(created_at=clock.now() - timedelta(days=366))
+    rate_create(actor=root, price=Decimal(1), valid_from=ON_THE_HOUR + 2 * HOUR)
+
+
+def test_the_number_of_queries_does_not_follow_the_number_of_rates(
+    attempt: Attempt, root: User, api_as: ApiAs
+) -> None:
+    listed = "/api/v1/usage/rates/"
+    with CaptureQueriesContext(connection) as none:
+        api_as(root).get(listed)
     period = UsagePeriod.parse(BEGIN.date(), BEGIN.date())
     with CaptureQueriesContext(connection) as before:
         usage_report(root, period, UsageGroup.POLICY)
@@ -211,4 +245,7 @@ def test_the_number_of_queries_does_not_follow_the_number_of_rates(
         rate_create(actor=root, price=Decimal(2), valid_from=ON_THE_HOUR + number * HOUR)
     with CaptureQueriesContext(connection) as after:
         usage_report(root, period, UsageGroup.POLICY)
+    with CaptureQueriesContext(connection) as five:
+        api_as(root).get(listed)
     assert len(after) == len(before)
+    assert len(five) == len(none)

@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.dashboard.cards.gpu_use import GpuUseCurve
 from apps.nodes.models import Device, Node
-from apps.tasks.models import Attempt, AttemptUse, Member, Task
+from apps.tasks.models import Attempt, AttemptUse, HeldDevice, Member, Task
 from apps.tasks.selectors.gpu_use import GpuUseStep
 from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
 from apps.usage.selectors.idle_attempts import idle_attempts
@@ -83,6 +83,25 @@ def test_what_is_used_or_not_known_is_not_idle(
 def test_a_gpu_that_stops_saying_its_use_is_not_idle(node: Node, task: Task, root: User) -> None:
     now = timezone.now()
     sample(node, [*[2] * 20, *[None] * 5], now)
+
+    assert idle_attempts(root, now=now) == []
+
+
+def test_a_gang_with_a_node_that_is_silent_is_not_idle(
+    example: Example, node: Node, task: Task, root: User
+) -> None:
+    now = timezone.now()
+    other = make_node(example.h100, name="h2")
+    first = Member.objects.get()
+    member = Member.objects.create(
+        attempt=first.attempt, rank=1, pool=first.pool, node=other, started_at=first.started_at
+    )
+    device = other.devices.first()
+    assert device is not None
+    HeldDevice.objects.create(member=member, device=device)
+    for minute in range(20, -1, -1):
+        idle = [DeviceSample(one.uuid, 1, 0, None) for one in node.devices.all()]
+        device_samples_record(node, idle, {}, now=now - minute * MINUTE)
 
     assert idle_attempts(root, now=now) == []
 

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from io import StringIO
 
 import pytest
@@ -10,6 +11,7 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.core import clock
+from apps.core.spreadsheets import csv_line
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.lifecycle.states import AttemptState, AttemptTier
 from apps.tasks.models import Attempt
@@ -159,6 +161,12 @@ def test_a_period_is_compared_with_as_many_days_before(
     assert (line["sums"]["gpu_seconds"], line["before"]["gpu_seconds"]) == (HOUR_S, 2 * HOUR_S)
     assert line["steps"] == [{"at": "2026-03-10T11:00:00Z", "gpu_seconds": HOUR_S}]
     assert report["step"] == "hour"
+
+
+def test_numbers_stay_numbers_and_texts_that_look_like_them_do_not() -> None:
+    assert csv_line([-1.5, Decimal("-2.50"), -3, "-4", None]) == (
+        '"-1.5","-2.50","-3","\'-4",""\r\n'
+    )
 
 
 @pytest.mark.usefixtures("used")

@@ -138,6 +138,8 @@ class Member(models.Model):
     )
     amounts = models.JSONField(default=dict)
     devices = models.JSONField(default=list)
+    # That of its node when usage of the attempt was summed up first, whatever the node says later.
+    gpu_model = models.CharField(max_length=120, null=True, blank=True)  # not yet
     released_at = models.DateTimeField(null=True, blank=True)
 
     state = models.CharField(

@@ -18,6 +18,8 @@ MS = timedelta(milliseconds=1)
 SLOT = timedelta(minutes=5)
 # A sample stands for the time since the one before, but for no more than this.
 SAMPLE_MOST = timedelta(minutes=2)
+# A clock that went back by more is taken for right: nothing would be sampled for that long.
+MOST_AHEAD = timedelta(hours=1)
 # A GPU tells percent; more is nonsense, and so is more than 10 kW.
 MOST_PERCENT, MOST_MW, MOST_MB = 100, 10_000_000, 2**31
 WHOLE = 1000
@@ -94,7 +96,7 @@ def device_samples_record(
     now = now or clock.now()
     rows = Node.objects.filter(pk=node.pk)
     before = rows.values_list("sampled_at", flat=True).get()
-    if before is not None and now <= before <= now + SAMPLE_MOST:
+    if before is not None and now <= before <= now + MOST_AHEAD:
         return 0
     rows.update(sampled_at=now)
     if before is None or before > now:

@@ -13,7 +13,7 @@ from apps.usage.exports import USE, gpu_s
 from apps.usage.models import WAIT_BUCKETS, Rate
 from apps.usage.selectors.idle_attempts import IDLE_AFTER
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.rates import cost_of, is_in_force
+from apps.usage.selectors.rates import cost_of
 from apps.usage.selectors.report import HOUR, UsageLine, UsageReport, UsageSums
 
 
@@ -116,7 +116,8 @@ class RateSerializer(serializers.ModelSerializer[Rate]):
 
     def get_is_in_force(self, rate: Rate) -> bool:
         """Usage may be summed up by it: it cannot be removed."""
-        return is_in_force(rate)
+        earliest = self.context.get("earliest")
+        return earliest is not None and rate.valid_from < earliest
 
 
 class RateCreateSerializer(StrictSerializer):

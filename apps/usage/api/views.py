@@ -30,6 +30,7 @@ from apps.usage.exports import csv_response
 from apps.usage.models import Rate
 from apps.usage.selectors.idle_attempts import idle_attempts
 from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.rates import earliest_rate
 from apps.usage.selectors.report import UsagePeriod, UsageReport, usage_report
 from apps.usage.services.rates import rate_create, rate_remove
 
@@ -82,9 +83,10 @@ class RatesView(APIView):
 
     @extend_schema(responses={200: RateSerializer(many=True)})
     def get(self, request: Request) -> Response:  # noqa: ARG002  # the route's
-        """All of them, at most 1,000."""
+        """All of them."""
         rates = Rate.objects.select_related("pool")
-        return Response(RateSerializer(rates, many=True).data)
+        context = {"earliest": earliest_rate()}
+        return Response(RateSerializer(rates, many=True, context=context).data)
 
     @extend_schema(request=RateCreateSerializer, responses={201: RateSerializer})
     def post(self, request: Request) -> Response:

@@ -127,9 +127,10 @@ def _members_by_model(attempts: QuerySet[Attempt]) -> dict[UUID, dict[str, int]]
     """How many members of each attempt are on nodes with GPUs of each model."""
     found: dict[UUID, dict[str, int]] = defaultdict(dict)
     members = Member.objects.filter(attempt__in=attempts.values("pk"), node__isnull=False)
-    counted = members.values("attempt_id", "node__gpu_model").annotate(members=Count("pk"))
-    for one in counted.order_by():
-        found[one["attempt_id"]][one["node__gpu_model"]] = one["members"]
+    model = Coalesce("gpu_model", "node__gpu_model")
+    counted = members.annotate(model=model).values("attempt_id", "model")
+    for one in counted.annotate(members=Count("pk")).order_by():
+        found[one["attempt_id"]][one["model"]] = one["members"]
     return found
 
 

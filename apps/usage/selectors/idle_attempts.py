@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Coalesce, Greatest
 
 from apps.accounts.models import User
 from apps.core import clock
 from apps.core.units import milli_text
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
-from apps.tasks.models import Attempt
+from apps.tasks.models import Attempt, DeviceUse, HeldDevice
 from apps.tasks.selectors.visibility import tasks_seen_with_queue
 from apps.tasks.services.gpu_use import SLOT
 from apps.usage.selectors.current_usage import GPU
@@ -21,6 +21,11 @@ from apps.usage.selectors.current_usage import GPU
 IDLE_AFTER = timedelta(minutes=15)
 MOST_LISTED = 200
 _NAMED = ("task__owner", "policy", "queue")
+# Without the content of tasks.
+_COLUMNS = (
+    *("request", "replicas", "task__name", "task__owner__username", "policy__name"),
+    "queue__name",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def idle_attempts(
     """
     now = now or clock.now()
     visible = tasks_seen_with_queue(viewer).order_by().values("pk")
-    rows = _idle(after, now).filter(task__in=visible).select_related(*_NAMED)
+    rows = _idle(after, now).filter(task__in=visible).select_related(*_NAMED).only(*_COLUMNS)
     found = [
         IdleAttempt(
             task_id=one.task_id,
@@ -88,8 +93,12 @@ def idle_gpu_by_policy(*, after: timedelta = IDLE_AFTER) -> Counter[int]:
 
 def _idle(after: timedelta, now: datetime) -> "QuerySet[Any]":
     """Only what is known: sampled in the last five minutes, with the utilisation of each GPU."""
+    held = HeldDevice.objects.filter(member__attempt=OuterRef("pk"), released_at__isnull=True)
+    lately = DeviceUse.objects.filter(held=OuterRef("pk"), at__gte=now - 3 * SLOT, known_ms__gt=0)
     return (
         Attempt.objects.filter(
+            # Of a gang, nodes can be silent.
+            ~Exists(held.exclude(Exists(lately))),
             state__in=LIVE_ATTEMPT_STATES,
             use__sampled_at__gte=now - SLOT,
             use__known_ms__gt=0,

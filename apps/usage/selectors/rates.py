@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Self
 
 from django.conf import settings
+from django.db import connection
 
 from apps.core.units import MB_IN_GB
 from apps.usage.models import PolicyHour, Rate
@@ -17,6 +18,8 @@ PRICE_PARTS = 10_000
 COST_PARTS = 1_000_000
 MILLI_HOUR_MS = 1000 * 3_600_000
 HOUR = timedelta(hours=1)
+# Any number that nothing else in this database uses.
+RATES_LOCK = 7_170_003
 # How much of a key is one unit; of all others it is 1.
 UNIT = {"memory_mb": MB_IN_GB}
 
@@ -63,6 +66,17 @@ class Rates:
                 if since <= at:
                     return price
         return 0
+
+
+def rates_lock(*, is_shared: bool = False) -> None:
+    """Until this transaction ends no rate changes, or (not shared) nothing is summed up by one.
+
+    With SQLite there is one writer at a time.
+    """
+    if connection.vendor == "postgresql":
+        kind = "pg_advisory_xact_lock_shared" if is_shared else "pg_advisory_xact_lock"
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {kind}(%s)", [RATES_LOCK])
 
 
 def earliest_rate() -> datetime | None:

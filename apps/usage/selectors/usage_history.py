@@ -1,4 +1,7 @@
-"""GPUs that policies held in the last hours and days, in finer steps than the sums have."""
+"""GPUs that policies held in the last hours and days.
+
+Up to a day from the attempts themselves, in fine steps; longer times from the sums of each hour.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,14 +9,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Sum
 
 from apps.policies.models import Policy
 from apps.tasks.models import Attempt, PastTier
+from apps.usage.models import PolicyHour
+from apps.usage.selectors.bookings import MS, bookings_of, hour_of
 from apps.usage.selectors.current_usage import GPU
 from apps.usage.selectors.labels import UsageGroup
 
 HOURS = 24
+HOUR = timedelta(hours=1)
 # What the page of a policy offers.
 SPANS = (3, HOURS, 7 * 24, 30 * 24)
 STEPS = 96
@@ -53,15 +59,15 @@ class SplitHistory:
 def usage_history(
     policy_ids: Iterable[int], *, until: datetime, hours: int, steps: int = STEPS
 ) -> UsageHistory:
-    """What these policies held together in the last `hours`, in two queries."""
+    """What these policies held together in the last `hours`."""
     began = history_start(until=until, hours=hours)
-    own = _own_usage(policy_ids, began=began, until=until, steps=steps)
+    own = usage_history_by(
+        UsageGroup.POLICY, policy_ids, until=until, hours=hours, steps=steps
+    ).values
     return UsageHistory(
         began=began,
         at=step_ends(began, until, steps),
-        values=tuple(
-            round(sum(values)) for values in zip([0.0] * steps, *own.values(), strict=True)
-        ),
+        values=tuple(round(sum(values)) for values in zip([0] * steps, *own.values(), strict=True)),
     )
 
 
@@ -73,14 +79,17 @@ def usage_history_by(
     hours: int,
     steps: int = STEPS,
 ) -> SplitHistory:
-    """What these policies held in the last `hours`, in two queries; three by tier.
+    """What these policies held in the last `hours`, in two to six queries.
 
     Args:
         by: `POLICY` (each itself, without those below it), `POOL` or `TIER`.
     """
     began = history_start(until=until, hours=hours)
     rows = overlapping_attempts(policy_ids, began=began, until=until)
-    if by is UsageGroup.TIER:
+    stretches: Iterable[Stretch]
+    if hours > HOURS:
+        stretches = _hour_stretches(by, policy_ids, began=began, until=until)
+    elif by is UsageGroup.TIER:
         stretches = _tier_stretches(rows, began)
     else:
         column = "pool" if by is UsageGroup.POOL else "policy"
@@ -107,30 +116,21 @@ def history_start(*, until: datetime, hours: int) -> datetime:
 def usage_of_each(
     policy_ids: Iterable[int], *, until: datetime, hours: int, steps: int
 ) -> dict[int, list[int]]:
-    """What each of these policies held together with those below it, in three queries.
+    """What each of these policies held together with those below it.
 
     Returns:
         Thousandths of GPU as means of equal stretches of time, oldest first.
     """
     parents = dict(Policy.objects.filter(removed_at__isnull=True).values_list("pk", "parent_id"))
-    sums = {pk: [0.0] * steps for pk in policy_ids}
-    began = history_start(until=until, hours=hours)
-    for pk, values in _own_usage(parents, began=began, until=until, steps=steps).items():
+    sums = {pk: [0] * steps for pk in policy_ids}
+    own = usage_history_by(UsageGroup.POLICY, parents, until=until, hours=hours, steps=steps)
+    for pk, values in own.values.items():
         at: int | None = pk
         while at is not None:
             if at in sums:
                 sums[at] = [a + b for a, b in zip(sums[at], values, strict=True)]
             at = parents.get(at)
-    return {pk: [round(one) for one in values] for pk, values in sums.items()}
-
-
-def _own_usage(
-    policy_ids: Iterable[int], *, began: datetime, until: datetime, steps: int
-) -> dict[int, list[float]]:
-    rows = overlapping_attempts(policy_ids, began=began, until=until).values_list(
-        "policy", "request", "replicas", "allocated_at", "ended_at"
-    )
-    return stretch_sums(rows.iterator(), began=began, until=until, steps=steps)
+    return sums
 
 
 def overlapping_attempts(
@@ -145,7 +145,23 @@ def overlapping_attempts(
 
 
 # Key, request, replicas, and from when until when; None: it goes on.
-Stretch = tuple[Any, Mapping[str, int], int, datetime, datetime | None]
+Stretch = tuple[Any, Mapping[str, float], int, datetime, datetime | None]
+
+
+def _hour_stretches(
+    by: UsageGroup, policy_ids: Iterable[int], *, began: datetime, until: datetime
+) -> Iterator[Stretch]:
+    """The mean of each hour: as it is summed up, and of what is not summed up yet."""
+    policies, first = list(policy_ids), hour_of(began)
+    hours = PolicyHour.objects.filter(policy__in=policies, at__gte=first, at__lt=until)
+    sums = hours.order_by().values_list(by.value, "at").annotate(Sum("held"))
+    unbooked = overlapping_attempts(policies, began=began, until=until).filter(is_booked=False)
+    bookings = (one for attempt in bookings_of(unbooked, until=until) for one in attempt.bookings)
+    more = ((getattr(one, by.value), one.at, one.sums.get("held", 0)) for one in bookings)
+    for key, at, held in (*sums, *more):
+        if first <= at < until:
+            end = min(at + HOUR, until)
+            yield key, {GPU: held / max((end - at) / MS, 1)}, 1, at, end
 
 
 def _tier_stretches(rows: QuerySet[Attempt], began: datetime) -> Iterator[Stretch]:
@@ -179,7 +195,7 @@ def stretch_sums(
     return sums
 
 
-def _add(sums: list[float], gpu: int, start: float, stop: float) -> None:
+def _add(sums: list[float], gpu: float, start: float, stop: float) -> None:
     """Book `gpu` from `start` to `stop`, both counted in steps."""
     first, last = int(start), min(int(stop), len(sums) - 1)
     for step in range(first, last + 1):

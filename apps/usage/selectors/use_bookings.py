@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Coalesce
 
 from apps.tasks.models import Attempt, DeviceUse
 from apps.tasks.models.gpu_use import IDLE_PERCENT
@@ -32,7 +33,7 @@ def bookings_of_uses(uses: QuerySet[DeviceUse]) -> Iterator[Booking]:
             row["pool"],
             row["queue"],
             row["owner"],
-            row["held__member__node__gpu_model"],
+            row["model"],
             tier,
             _sums(row),
         )
@@ -42,7 +43,7 @@ def _rows(uses: QuerySet[DeviceUse]) -> QuerySet[DeviceUse, dict[str, Any]]:
     of_attempt = "held__member__attempt"
     rows: QuerySet[DeviceUse, dict[str, Any]] = uses.order_by().values(
         *("at", "sampled_ms", "known_ms", "busy", "process_ms", "held__milli"),
-        "held__member__node__gpu_model",
+        model=Coalesce("held__member__gpu_model", "held__member__node__gpu_model"),
         attempt=F(f"{of_attempt}_id"),
         policy=F(f"{of_attempt}__policy_id"),
         pool=F(f"{of_attempt}__pool_id"),

@@ -49,19 +49,23 @@ def _admitted(policies: list[int], *, began: datetime, until: datetime) -> Itera
         "task__state",
         "task__generation",
         Coalesce("task__waiting_since", "task__submitted_at"),
+        "policy",
+        "task__queue__policy",
     )
     found = list(rows)
     ends: dict[tuple[UUID, int], datetime] = {
-        (task, generation): ended for task, generation, *_, ended, _, _, _ in found if ended
+        (task, generation): ended for task, generation, _, _, _, ended, *_ in found if ended
     }
-    for task, generation, request, replicas, allocated, ended, state, last, since in found:
+    for task, generation, request, replicas, allocated, ended, *more in found:
+        state, last, since, policy, queue_policy = more
         # That of a later attempt began when the one before ended, at the latest.
         before = ends.get((task, generation - 1), began if generation > 1 else None)
         starts = [one for one in (before, since) if one is not None and one <= allocated]
         if starts:
             yield None, request, replicas, max(starts), allocated
         # It waits again, but not since it was submitted.
-        if state == TaskState.QUEUED and generation == last and ended and since < ended:
+        is_here = queue_policy == policy
+        if state == TaskState.QUEUED and generation == last and ended and is_here and since < ended:
             yield None, request, -replicas, max(since, began), ended
 
 

@@ -1,22 +1,23 @@
 """Changes what resources cost. What is summed up keeps the rates that it was summed up by."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
 
 from apps.accounts.models import User
+from apps.core import clock
 from apps.core.errors import BadInput, Conflict
 from apps.core.units import BUILT_IN_KEYS
 from apps.events.services import event_record
 from apps.policies.models import Pool
 from apps.usage.models import Rate
 from apps.usage.selectors.bookings import hour_of
-from apps.usage.selectors.rates import earliest_rate, is_in_force
+from apps.usage.selectors.rates import earliest_rate, is_in_force, rates_lock
 
-# More would make every booking slow.
-MOST_RATES = 1000
+# In a year; more would make every booking slow.
+MOST_RATES, YEAR = 1000, timedelta(days=365)
 
 
 @transaction.atomic
@@ -35,6 +36,7 @@ def rate_create(
         BadInput: naming `price`, `valid_from` or `key`.
         Conflict: there are too many rates.
     """
+    rates_lock()
     valid_from = valid_from.astimezone(UTC)
     earliest = earliest_rate()
     if price < 0:
@@ -49,8 +51,8 @@ def rate_create(
         raise _bad_input("key", f"must be one of {', '.join(sorted(known))}")
     if Rate.objects.filter(valid_from=valid_from, pool=pool, model=model, key=key).exists():
         raise _bad_input("valid_from", "there is a rate from this hour on already: remove it first")
-    if Rate.objects.count() >= MOST_RATES:
-        raise Conflict(f"There are {MOST_RATES} rates: remove those that are not in force yet.")
+    if Rate.objects.filter(created_at__gte=clock.now() - YEAR).count() >= MOST_RATES:
+        raise Conflict(f"{MOST_RATES} rates were created within a year: no more can be added.")
     rate = Rate.objects.create(pool=pool, model=model, key=key, price=price, valid_from=valid_from)
     _record("rate.created", actor, rate, before={}, after=_facts(rate))
     return rate
@@ -63,6 +65,7 @@ def rate_remove(*, actor: User | None, rate: Rate) -> None:
     Raises:
         Conflict: it is in force.
     """
+    rates_lock()
     if is_in_force(rate):
         raise Conflict("This rate is in force: create one from a later hour on in its place.")
     _record("rate.removed", actor, rate, before=_facts(rate), after={})
@@ -83,7 +86,7 @@ def _record(
     kind: str, actor: User | None, rate: Rate, *, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     facts = before or after
-    name = f"{facts['key']} from {facts['valid_from']}"
+    name = f"{facts['price']} per {facts['key']} and hour"
     data = {"name": name, "before": before, "after": after}
     event_record(kind, actor=actor, object_type="rate", object_id=rate.pk, data=data)
 

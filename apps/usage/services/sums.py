@@ -10,10 +10,12 @@ from uuid import UUID
 
 import structlog
 from django.db import connection, transaction
+from django.db.models import OuterRef, Subquery
 
 from apps.core import clock
 from apps.core.upserts import rows_add
-from apps.tasks.models import Attempt, DeviceUse, PastTier
+from apps.nodes.models import Node
+from apps.tasks.models import Attempt, DeviceUse, Member, PastTier
 from apps.usage.models import MEASURES, Measures, OwnerDay, PolicyDay, PolicyHour, QueueDay
 from apps.usage.selectors.bookings import (
     Booking,
@@ -22,6 +24,7 @@ from apps.usage.selectors.bookings import (
     bookings_of,
     hour_of,
 )
+from apps.usage.selectors.rates import rates_lock
 from apps.usage.selectors.use_bookings import bookings_of_uses, uses_to_book
 
 log = structlog.get_logger(__name__)
@@ -50,9 +53,10 @@ def usage_book(*, now: datetime | None = None, run_s: float = RUN_S) -> int:
     at, until, booked = now or clock.now(), time.monotonic() + run_s, 0
     # Samples first: the tiers that an attempt had are dropped with its end.
     for book in (partial(_uses_book, at), partial(_batch_book, hour_of(at))):
-        while (batch := book()) and time.monotonic() < until:
+        while batch := book():
             booked += batch
-        booked += batch
+            if time.monotonic() >= until:
+                return booked
     return booked
 
 
@@ -71,11 +75,13 @@ def _uses_book(now: datetime) -> int:
 
 def _batch_book(hour: datetime) -> int:
     with transaction.atomic():
+        rates_lock(is_shared=True)
         # Two runs book different attempts. One whose end is being stored is booked next time.
         has_locks = connection.features.has_select_for_update_skip_locked
         due = attempts_to_book(hour).order_by("pk")
         locked = due.select_for_update(skip_locked=True, no_key=True) if has_locks else due
         attempts = list(locked.values_list("pk", flat=True)[:ATTEMPTS_AT_ONCE])
+        _models_keep(attempts)
         over: list[UUID] = []
         live: defaultdict[datetime, list[UUID]] = defaultdict(list)
         found: list[Booking] = []
@@ -88,6 +94,13 @@ def _batch_book(hour: datetime) -> int:
         for until, those in live.items():
             Attempt.objects.filter(pk__in=those).update(booked_until=until)
         return len(attempts)
+
+
+def _models_keep(attempts: Iterable[UUID]) -> None:
+    """What is summed up under a model is corrected under the same one."""
+    model = Node.objects.filter(pk=OuterRef("node_id")).values("gpu_model")
+    members = Member.objects.filter(attempt__in=attempts, gpu_model=None, node__isnull=False)
+    members.update(gpu_model=Subquery(model))
 
 
 def _add(bookings: Iterable[Booking]) -> None:

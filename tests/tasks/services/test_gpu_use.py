@@ -84,8 +84,13 @@ def test_gaps_are_unknown_and_time_that_comes_again_counts_once(
     assert sample(node, BEGIN + 61 * MINUTE) == 1
     assert AttemptUse.objects.get().sampled_ms == 180_000
 
-    assert sample(node, BEGIN) == 0, "it went back by an hour"
-    assert sample(node, BEGIN + MINUTE) == 1, "and sampling goes on"
+    for minutes in range(50, 61):
+        assert sample(node, BEGIN + minutes * MINUTE) == 0, "it went back by minutes"
+    assert AttemptUse.objects.get().sampled_ms == 180_000
+    assert sample(node, BEGIN + 62 * MINUTE) == 1
+
+    assert sample(node, BEGIN - MINUTE) == 0, "it went back by more than an hour"
+    assert sample(node, BEGIN) == 1, "and sampling goes on"
 
 
 def test_a_task_counts_from_its_start_and_not_beyond_its_end(node: Node, attempt: Attempt) -> None:
