@@ -266,6 +266,7 @@ def focus_first_error(form: forms.Form) -> None:
 def add_errors(form: forms.Form, error: RpmError) -> None:
     """Show each error at the field that it names; others above the form."""
     near = {"request": "gpu", "time_limit_s": "time_limit_min", "metadata": "metadata_file"}
+    near |= {"valid_from": "day"}
     is_placed = False
     for name, problem in error.fields.items():
         first = name.partition(".")[0]

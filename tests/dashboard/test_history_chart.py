@@ -239,8 +239,8 @@ def test_however_much_waits_what_is_held_stays_readable() -> None:
     )
 
     assert chart is not None
-    assert chart.ticks[-1].text == "8"
-    assert chart.demand == "M0 175H1V0H2"
+    assert chart.ticks[-1].text == "20"
+    assert chart.demand == "M0 190H1V0H2"
     assert chart.rows[1][1] == ("1", "99")
 
 

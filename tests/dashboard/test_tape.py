@@ -95,7 +95,7 @@ def test_an_administrator_sees_each_node_with_what_it_ran(
     ]
     assert tape.series == (("Dev", "policy"), ("Research", "profile"))
     first = row.blocks[0]
-    assert first.label.startswith("ours, Dev, alice: 4 GPU on h100-1, since ")
+    assert first.label.startswith("ours, Dev, alice: 4 GPU on h100-1 (0 to 3), since ")
     assert (first.x, first.width) == ("40%", "40%")
     assert first.href.startswith("/tasks/")
     assert tape.axis.now_x == "80%"
@@ -125,7 +125,9 @@ def test_with_a_pool_a_member_sees_others_work_without_names(
     own, *others = blocks(tape)
     assert own.text == "ours"
     assert {(one.text, one.href, one.kind) for one in others} == {("", "", "wait")}
-    assert all(one.label.startswith("Another policy: 3 GPU on h100-1") for one in others)
+    assert all(
+        one.label.startswith("Another policy: 3 GPU on h100-1 (4 to 5, 7)") for one in others
+    )
     assert tape.series == (("Dev", "policy"), ("Others", "wait"))
     assert tape.sections[0].rows[0].href == ""
     for query in ("", "?table=1"):

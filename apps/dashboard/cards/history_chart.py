@@ -31,7 +31,7 @@ GROUP_WORDS = {UsageGroup.POLICY: "Policy", UsageGroup.TIER: "Tier", UsageGroup.
 # The stacking order of tiers with their colours; what is over quota is hatched.
 OVER = "over"
 # However much waits, the scale ends at so many times what is held or there.
-MOST_DEMAND = 2
+MOST_DEMAND = 4
 _TIERS = {
     AttemptTier.RESERVED: "use",
     AttemptTier.BORROWED: "profile",

@@ -39,7 +39,7 @@ class Totals:
 
     @property
     def label(self) -> str:
-        return "GPUs in use within reservations, over quota, idle and unavailable"
+        return "GPUs in use within reservations, over quota, free and unavailable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,16 +165,18 @@ def _node_pieces(
     offsets = _share_offsets(reader, attempts, held)
     for pk, stretches in by_attempt.items():
         one, total = attempts[pk], sum(stretch.milli for stretch in stretches)
-        reader.add_line(one, node.name, total)
+        numbers = contiguous(sorted(stretch.index for stretch in stretches))
+        ranges = (str(low) if n == 1 else f"{low} to {low + n - 1}" for low, n in numbers)
+        place = f"{node.name} ({', '.join(ranges)})"
+        reader.add_line(one, place, total)
         whole = sorted(at[s.index] for s in stretches if s.milli == MILLI and s.index in at)
         for first, count in contiguous(whole):
-            yield reader.piece(
-                one, node.name, offset=first * MILLI, amount=count * MILLI, total=total
-            )
+            offset, amount = first * MILLI, count * MILLI
+            yield reader.piece(one, place, offset=offset, amount=amount, total=total)
         for stretch in stretches:
             if stretch.milli < MILLI and stretch.index in at:
                 offset = at[stretch.index] * MILLI + offsets[pk, stretch.index]
-                yield reader.piece(one, node.name, offset=offset, amount=stretch.milli, total=total)
+                yield reader.piece(one, place, offset=offset, amount=stretch.milli, total=total)
 
 
 def _share_offsets(

@@ -147,7 +147,7 @@ def _use(sums: UsageSums) -> str:
 
 def _measured(sums: UsageSums) -> str:
     if not sums["known"]:
-        return "no GPU that was held said it"
+        return "no GPU reported it"
     # Held time is exact, samples can be a little later.
     share = min(round(sums["known"] / sums["held"] * 100), 100) if sums["held"] else 100
     return f"measured in {share} % of the time held"

@@ -61,7 +61,7 @@ def rate_delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Remove a rate that is not in force yet."""
     actor, back = require_administrator(request), reverse("rate_list")
     rate = get_object_or_404(Rate.objects.select_related("pool"), pk=pk)
-    context = {"rate": rate, "back": back, "problem": ""}
+    context = {"rate": rate, "back": back, "problem": "", "currency": currency()}
     if request.method == "POST":
         try:
             rate_remove(actor=actor, rate=rate)

@@ -1,7 +1,7 @@
 """Usage over time: what the policies that the person sees held, and what of it was lost."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, date, timedelta
 from typing import Self
 from urllib.parse import parse_qs, urlencode
 
@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET
 
 from apps.access.selectors import pools_visible_to
 from apps.accounts.models import User
+from apps.core import clock
 from apps.core.errors import BadInput
 from apps.dashboard.access import person
 from apps.dashboard.cards.usage_report import chart_of, table_of, totals
@@ -100,6 +101,10 @@ def usage_page(request: HttpRequest) -> HttpResponse:
             (span, wanted.query(UsagePeriod.last_days(span)), _is_last(wanted.period, span))
             for span in SPANS
         ],
+        "months": [
+            (name, wanted.query(month), wanted.period == month)
+            for name, month in _months(clock.now().astimezone(UTC).date())
+        ],
         "earlier": wanted.query(wanted.period.before),
         "later": wanted.query(after) if wanted.period.is_over else "",
         "groups": [(group.value, NAMES[group]) for group in UsageGroup],
@@ -123,6 +128,14 @@ def usage_export(request: HttpRequest) -> HttpResponse:
     """The lines of the table as a file."""
     wanted = UsageQuery.parse(request.META.get("QUERY_STRING", ""))
     return csv_response(wanted.report(person(request)))
+
+
+def _months(today: date) -> list[tuple[str, UsagePeriod]]:
+    """The present month up to today, and the one before."""
+    first = today.replace(day=1)
+    last = first - timedelta(days=1)
+    before = UsagePeriod(last.replace(day=1), last)
+    return [("This month", UsagePeriod(first, today)), ("Last month", before)]
 
 
 def _is_last(period: UsagePeriod, span: int) -> bool:

@@ -11,6 +11,7 @@ from apps.core import clock
 from apps.core.errors import BadInput, Conflict
 from apps.core.units import BUILT_IN_KEYS
 from apps.events.services import event_record
+from apps.nodes.models import Node
 from apps.policies.models import Pool
 from apps.usage.models import Rate
 from apps.usage.selectors.bookings import hour_of
@@ -49,6 +50,7 @@ def rate_create(
     known = set(BUILT_IN_KEYS).union(*(one.capacity for one in Pool.objects.all()))
     if key not in known:
         raise _bad_input("key", f"must be one of {', '.join(sorted(known))}")
+    _check_model(pool, model)
     if Rate.objects.filter(valid_from=valid_from, pool=pool, model=model, key=key).exists():
         raise _bad_input("valid_from", "there is a rate from this hour on already: remove it first")
     if Rate.objects.filter(created_at__gte=clock.now() - YEAR).count() >= MOST_RATES:
@@ -70,6 +72,14 @@ def rate_remove(*, actor: User | None, rate: Rate) -> None:
         raise Conflict("This rate is in force: create one from a later hour on in its place.")
     _record("rate.removed", actor, rate, before=_facts(rate), after={})
     rate.delete()
+
+
+def _check_model(pool: Pool | None, model: str) -> None:
+    """A model that no node of the pool has is a mistake, unless the pool has no GPUs yet."""
+    nodes = Node.objects.filter(pool=pool, removed_at__isnull=True).exclude(gpu_model="")
+    known = sorted(set(nodes.values_list("gpu_model", flat=True))) if pool and model else []
+    if known and model not in known:
+        raise _bad_input("model", f"the nodes of {pool} have {', '.join(known)}")
 
 
 def _facts(rate: Rate) -> dict[str, Any]:
