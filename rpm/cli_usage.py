@@ -7,7 +7,7 @@ import typer
 from rpm.cli_access import client_of
 from rpm.cli_output import say, table
 
-GROUPS = "policy, pool, model, tier, queue or owner."
+GROUPS = "policy, pool, model, tier, profile, queue or owner."
 
 
 def show_status(context: typer.Context) -> None:

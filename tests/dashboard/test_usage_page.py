@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
 from apps.core import clock
-from apps.dashboard.cards.usage_report import change_text, chart_of, hours_text
+from apps.dashboard.cards.usage_report import change_text, chart_of, hours_text, series_kinds
 from apps.policies.models import Policy
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.models import PolicyDay, PolicyHour
@@ -67,7 +67,7 @@ def test_below_a_single_top_the_chart_stacks_its_policies(example: Example, root
 
     chart = chart_of(usage_report(root, UsagePeriod.last_days(3), UsageGroup.POLICY))
 
-    assert chart.series == (("Research", "policy"), ("Dev itself", "profile"))
+    assert chart.series == (("Research", "profile"), ("Dev itself", "policy"))
     assert chart.bars[1].label.endswith("Research 6 h, Dev itself 30 h")
 
 
@@ -171,3 +171,10 @@ def test_a_short_period_is_shown_by_hour(example: Example, root: User) -> None:
     assert len(chart.bars) == 48
     assert chart.bars[21].label.endswith("21:00: Dev 1 h")
     assert [bar.text for bar in chart.bars if bar.text][1:3] == ["05:00", "10:00"]
+
+
+def test_a_line_keeps_its_colour_while_amounts_change() -> None:
+    assert series_kinds([7, 2, 11]) == series_kinds([11, 7, 2]) == series_kinds([2, 11, 7])
+    assert series_kinds([11, 2])[2] == "policy"
+    assert len(series_kinds(list(range(9)))) == 5
+    assert series_kinds([None, "b", "a"]) == {"a": "policy", "b": "profile", None: "pool"}

@@ -81,7 +81,7 @@ def test_a_member_sees_the_policy_and_no_other(api_as: Api, alice: User, charlie
 
 @pytest.mark.usefixtures("used")
 def test_the_total_betrays_nothing_of_other_policies(api_as: Api, charlie: User) -> None:
-    for by in ("policy", "pool", "model", "tier", "queue", "owner"):
+    for by in ("policy", "pool", "model", "tier", "profile", "queue", "owner"):
         report = api_as(charlie).get("/api/v1/usage/", {"by": by}).json()
 
         assert report["total"]["gpu_seconds"] == 2 * HOUR_S, by
@@ -94,6 +94,20 @@ def test_other_users_of_a_policy_are_one_line(api_as: Api, alice: User, root: Us
     assert lines(api_as(alice), by="owner") == {"alice": 6 * HOUR_S, "Other users": 4 * HOUR_S}
     everyone = {"alice": 6 * HOUR_S, "bob": 4 * HOUR_S, "charlie": 2 * HOUR_S}
     assert lines(api_as(root), by="owner") == everyone
+
+
+@pytest.mark.usefixtures("used")
+def test_queues_of_one_profile_are_one_line(
+    api_as: Api, example: Example, alice: User, root: User
+) -> None:
+    name = example.profile.name
+    before = lines(api_as(root), by="profile")
+    assert before == {name: 12 * HOUR_S}
+    assert lines(api_as(alice), by="profile") == {name: 10 * HOUR_S}
+
+    while usage_book():
+        """Whatever is booked, the line is the same."""
+    assert lines(api_as(root), by="profile") == before
 
 
 @pytest.mark.usefixtures("used")

@@ -16,7 +16,15 @@ from apps.accounts.selectors import is_admin
 from apps.core.units import MILLI, milli_text
 from apps.dashboard.cards.sparklines import span_words
 from apps.dashboard.cards.time_axis import TimeMark, time_marks
-from apps.dashboard.cards.usage_report import HEIGHT, REST, SERIES, StepBar, Tick, scale_top
+from apps.dashboard.cards.usage_report import (
+    HEIGHT,
+    REST,
+    SERIES,
+    StepBar,
+    Tick,
+    scale_top,
+    series_kinds,
+)
 from apps.dashboard.live import reader_zone
 from apps.nodes.selectors import capacity_by_pool
 from apps.policies.models import Policy, Pool
@@ -183,9 +191,8 @@ def series_of(
     )
     rows = [(group, row) for group, row in rows if any(row)]
     shown, small = rows[: len(SERIES)], rows[len(SERIES) :]
-    found = [
-        Series(words[group], kind, row) for (group, row), kind in zip(shown, SERIES, strict=False)
-    ]
+    kinds = series_kinds([group for group, _ in shown])
+    found = [Series(words[group], kinds[group], row) for group, row in shown]
     if small:
         label = "Smaller policies" if by is UsageGroup.POLICY else "Smaller pools"
         found.append(Series(label, REST, _total([row for _, row in small])))

@@ -12,7 +12,7 @@ from apps.core.units import milli_text
 from apps.dashboard.cards.history_chart import policy_groups
 from apps.dashboard.cards.tape_geometry import TapePiece, TimeWindow
 from apps.dashboard.cards.tasks import attempt_word
-from apps.dashboard.cards.usage_report import REST, SERIES
+from apps.dashboard.cards.usage_report import REST, SERIES, series_kinds
 from apps.dashboard.cards.words import PREEMPTED
 from apps.dashboard.live import reader_zone
 from apps.dashboard.selectors.tape import TapeAttempts
@@ -74,7 +74,7 @@ class TapeReader:
                     one.request.get(GPU, 0) * one.replicas * int((ended - began).total_seconds())
                 )
         ranked = [group for group, _ in held.most_common()]
-        kinds = {group: kind for (group, _), kind in zip(ranked, SERIES, strict=False)}
+        kinds = series_kinds([group for group, _ in ranked])
         series = [(name, kinds[group]) for group, name in ranked[: len(SERIES)]]
         if others or len(ranked) > len(SERIES):
             series.append(("Others", REST))

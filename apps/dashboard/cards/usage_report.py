@@ -286,9 +286,15 @@ def _stacked_lines(lines: Sequence[UsageLine]) -> list[UsageLine]:
     return [one for one in parts if one.sums["held"]]
 
 
+def series_kinds(ranked: Sequence[Any]) -> dict[Any, str]:
+    """A colour for each of the first keys, in the keys' own order: amounts do not change it."""
+    shown = sorted(ranked[: len(SERIES)], key=lambda one: (one is None, str(one).zfill(20)))
+    return dict(zip(shown, SERIES, strict=False))
+
+
 def _kinds(lines: Sequence[UsageLine]) -> dict[Any, str]:
     """The colours of the largest lines by their key."""
-    return {one.key: kind for one, kind in zip(_stacked_lines(lines), SERIES, strict=False)}
+    return series_kinds([one.key for one in _stacked_lines(lines)])
 
 
 def _bar(

@@ -36,6 +36,7 @@ NAMES = {
     UsageGroup.POOL: "Pool",
     UsageGroup.MODEL: "GPU model",
     UsageGroup.TIER: "Tier",
+    UsageGroup.PROFILE: "Profile",
     UsageGroup.QUEUE: "Queue",
     UsageGroup.OWNER: "Owner",
 }

@@ -32,7 +32,7 @@ class UsageQuerySerializer(StrictSerializer):
     pool = serializers.CharField(
         required=False,
         max_length=150,
-        help_text="Only this pool, by name or id; not with `queue` and `owner`.",
+        help_text="Only this pool, by name or id; not with `profile`, `queue` and `owner`.",
     )
 
 
@@ -46,7 +46,7 @@ class UsageSumsSerializer(serializers.Serializer[Any]):
     gpu_seconds = serializers.FloatField()
     gpu_seconds_by_tier = serializers.DictField(
         child=serializers.FloatField(),
-        help_text=f"{', '.join(AttemptTier.values)}; empty for queues and owners.",
+        help_text=f"{', '.join(AttemptTier.values)}; empty for profiles, queues and owners.",
     )
     gpu_seconds_lost = serializers.FloatField(
         help_text="Held by preempted and lost attempts since they last saved their state."

@@ -42,7 +42,7 @@ class UsageView(APIView):
 
     @extend_schema(parameters=[UsageQuerySerializer], responses=UsageSerializer)
     def get(self, request: Request) -> Response:
-        """One line per policy, pool, model, tier, queue or owner. The present hour is included."""
+        """One line per policy, pool, model, tier, profile, queue or owner, up to now."""
         return Response(UsageSerializer(report_facts(_report(request))).data)
 
 

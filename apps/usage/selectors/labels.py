@@ -4,11 +4,18 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from apps.access.selectors import policies_visible_to, pools_visible_to, queues_visible_to
+from django.db.models import QuerySet
+
+from apps.access.selectors import (
+    policies_visible_to,
+    pools_visible_to,
+    profiles_visible_to,
+    queues_visible_to,
+)
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.nodes.models import Node
-from apps.policies.models import Policy, Pool, Queue
+from apps.policies.models import Policy, Pool, Profile, Queue
 from apps.tasks.lifecycle.states import AttemptTier
 
 # Key to label, and for a policy its parent.
@@ -22,13 +29,19 @@ class UsageGroup(StrEnum):
     POOL = "pool"
     MODEL = "model"
     TIER = "tier"
+    PROFILE = "profile"
     QUEUE = "queue"
     OWNER = "owner"
 
     @property
     def has_pools(self) -> bool:
         """Whether there are sums of single pools and tiers; else only by day and policy."""
-        return self not in {UsageGroup.QUEUE, UsageGroup.OWNER}
+        return self not in {UsageGroup.PROFILE, UsageGroup.QUEUE, UsageGroup.OWNER}
+
+    @property
+    def column(self) -> str:
+        """What sums are grouped by. A queue keeps its profile."""
+        return "queue__profile" if self is UsageGroup.PROFILE else self.value
 
 
 def labels_of(by: UsageGroup, viewer: User, keys: Collection[Any]) -> Labels:
@@ -47,14 +60,19 @@ def labels_of(by: UsageGroup, viewer: User, keys: Collection[Any]) -> Labels:
         # Which owners have a line of their own was decided by policy.
         people = User.objects.filter(pk__in=keys)
         return {one.pk: (one.get_username(), None) for one in people}
-    model, visible = (
-        (Pool, pools_visible_to(viewer))
-        if by is UsageGroup.POOL
-        else (Queue, queues_visible_to(viewer))
-    )
-    rows = model._default_manager.all() if is_admin(viewer) else visible
+    rows = _rows(by, viewer)
     found = rows.filter(pk__in=keys).values_list("pk", "name", "removed_at")
     return {pk: (_name(name, removed_at), None) for pk, name, removed_at in found}
+
+
+def _rows(by: UsageGroup, viewer: User) -> "QuerySet[Any]":
+    """The objects that the viewer sees; administrators see removed ones, too."""
+    sees_all = is_admin(viewer)
+    if by is UsageGroup.POOL:
+        return Pool.objects.all() if sees_all else pools_visible_to(viewer)
+    if by is UsageGroup.PROFILE:
+        return Profile.objects.all() if sees_all else profiles_visible_to(viewer)
+    return Queue.objects.all() if sees_all else queues_visible_to(viewer)
 
 
 def _models(viewer: User, keys: Collection[Any]) -> Iterable[str]:

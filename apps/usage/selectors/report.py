@@ -15,6 +15,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core import clock
 from apps.core.errors import BadInput
+from apps.policies.models import Queue
 from apps.tasks.models import Attempt, DeviceUse
 from apps.usage.models import (
     MEASURES,
@@ -48,6 +49,7 @@ HIDDEN = "Not visible to you"
 
 
 _TABLES: Mapping[UsageGroup, type[Measures]] = {
+    UsageGroup.PROFILE: QueueDay,
     UsageGroup.QUEUE: QueueDay,
     UsageGroup.OWNER: OwnerDay,
 }
@@ -187,13 +189,13 @@ def usage_report(
     Users who do not manage a policy see their own line of it, and one line for all others.
 
     Args:
-        pool: only this pool; not for queues and owners, whose sums are over all pools.
+        pool: only this pool; not by profile, queue and owner, whose sums are over all pools.
 
     Raises:
-        BadInput: a pool for queues or owners.
+        BadInput: a pool by profile, queue or owner.
     """
     if pool is not None and not by.has_pools:
-        raise _problem("pool", "there are no sums of single pools by queue or owner")
+        raise _problem("pool", f"there are no sums of single pools by {by.value}")
     with _consistent_reads():
         scope = _Scope.of(viewer)
         now = _sums_by_key(period, by, scope, pool, has_steps=True)
@@ -260,10 +262,10 @@ def _sums_by_key(
         is_wanted, at__gte=period.start, at__lt=period.end
     )
     of_policy = ("policy",) if by is UsageGroup.OWNER and scope.managed is not None else ()
-    keys = tuple(dict.fromkeys((by.value, *of_policy)))
+    keys = tuple(dict.fromkeys((by.column, *of_policy)))
 
     def sums_of(row: Mapping[str, Any]) -> UsageSums:
-        key = row[by.value]
+        key = row[by.column]
         return found[scope.owner_key(row["policy"], key) if of_policy else key]
 
     tiers = ("tier",) if by.has_pools else ()
@@ -273,12 +275,20 @@ def _sums_by_key(
     if has_steps:
         for row in rows.values(*keys, "at").annotate(sum=Sum("held")).order_by():
             sums_of(row).steps[row["at"]] += row["sum"]
-    for one in _unbooked(period, is_wanted):
-        sums = sums_of({"policy": one.policy, by.value: getattr(one, by.value)})
+    unbooked = list(_unbooked(period, is_wanted))
+    profiles = _profiles(one.queue for one in unbooked) if by is UsageGroup.PROFILE else {}
+    for one in unbooked:
+        key = profiles[one.queue] if by is UsageGroup.PROFILE else getattr(one, by.value)
+        sums = sums_of({"policy": one.policy, by.column: key})
         sums.add(one.tier if by.has_pools else "", one.sums)
         at = one.at if _step(period, by) == HOUR else one.at.replace(hour=0)
         sums.steps[at] += one.sums.get("held", 0)
     return dict(found)
+
+
+def _profiles(queues: Iterable[int]) -> dict[int, int]:
+    """The profile of each queue."""
+    return dict(Queue.objects.filter(pk__in=set(queues)).values_list("pk", "profile_id"))
 
 
 def _step(period: UsagePeriod, by: UsageGroup) -> timedelta:
