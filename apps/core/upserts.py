@@ -21,7 +21,7 @@ def rows_add(
 ) -> None:
     """Insert rows; of those whose key exists, add some fields and keep the higher of others.
 
-    Runs that work on the same rows at once never wait for each other if they are sorted by key.
+    Runs that work on the same rows at once never deadlock if they are sorted by key.
 
     Args:
         rows: values in the order of `key`, `added` and `highest`; no key twice.

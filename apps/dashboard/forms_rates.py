@@ -11,7 +11,7 @@ from apps.dashboard.forms_base import PageForm
 from apps.dashboard.forms_people import DIALOG_ID
 from apps.policies.models import Pool
 from apps.usage.selectors.bookings import hour_of
-from apps.usage.selectors.rates import earliest_rate
+from apps.usage.selectors.rates import first_unbooked_hour
 
 HOURS = [(hour, f"{hour:02d}:00") for hour in range(24)]
 
@@ -39,7 +39,7 @@ class RateForm(PageForm):
     hour = forms.TypedChoiceField(choices=HOURS, coerce=int, label="Hour, UTC")
 
     def __init__(self, *args: Any, **given: Any) -> None:
-        first = earliest_rate() or hour_of(clock.now())
+        first = first_unbooked_hour() or hour_of(clock.now())
         initial = {"day": first.date(), "hour": first.hour}
         super().__init__(*args, **{"auto_id": DIALOG_ID, "initial": initial, **given})
         pools = Pool.objects.filter(removed_at__isnull=True).order_by("name")

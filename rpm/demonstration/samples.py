@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from apps.core.units import MILLI
 from apps.core.upserts import rows_add
 from apps.tasks.models import AttemptUse, DeviceUse, HeldDevice
-from apps.tasks.services.gpu_use import MS, SLOT, SUMS, slot_of
+from apps.tasks.models.gpu_use import IDLE_PERCENT, SLOT
+from apps.tasks.services.gpu_use import MS, SUMS, slot_of
 from rpm.demonstration.catalog import NOTEBOOK, USERNAMES
 from rpm.demonstration.presence import active_nodes
 
 # As often as beat asks for them.
 EVERY = timedelta(seconds=30)
-WHOLE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,15 @@ class SimulatedUse:
         """What a task of this name does then: the same whenever it is asked for."""
         usual, now = random.Random(task), random.Random(f"{task} {slot_of(since)}")  # noqa: S311
         percent = round(usual.uniform(42, 90) + now.uniform(-9, 9))
-        memory_mb = round(usual.uniform(20_000, 70_000) * milli / WHOLE)
+        memory_mb = round(usual.uniform(20_000, 70_000) * milli / MILLI)
         if task.startswith(NOTEBOOK):
             percent, memory_mb = 0, 1_800
-        return cls(held, attempt, since, until, percent if milli == WHOLE else None, memory_mb)
+        return cls(held, attempt, since, until, percent if milli == MILLI else None, memory_mb)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is known to be idle."""
+        return self.percent is not None and self.percent < IDLE_PERCENT
 
     @property
     def sums(self) -> tuple[int, ...]:
@@ -50,7 +56,7 @@ class SimulatedUse:
 
 
 def samples_record(*, now: datetime) -> int:
-    """Add what live tasks did since the last time. Returns how many devices they hold."""
+    """Add what live tasks did in the last half minute. Returns how many devices they hold."""
     uses = list(_live_uses(active_nodes().values_list("pk", flat=True), now))
     uses_add(
         replace(one, since=since, until=until)
@@ -80,7 +86,7 @@ def uses_add(uses: Iterable[SimulatedUse]) -> None:
             *map(sum, zip(*(one.sums for one in own), strict=True)),
             max(one.memory_mb for one in own),
             max(one.until for one in own),
-            max((one.until for one in own if one.percent), default=None),
+            max((one.until for one in own if not one.is_idle), default=None),
         )
         for attempt, own in sorted(by_attempt.items())
     ]

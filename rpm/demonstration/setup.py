@@ -25,7 +25,7 @@ from apps.execution.services.node_registration import SimulatedGpus, node_add
 from apps.nodes.models import Runtime, Transport
 from apps.policies.models import Pool, Profile
 from apps.usage.selectors.bookings import hour_of
-from apps.usage.selectors.rates import earliest_rate
+from apps.usage.selectors.rates import first_unbooked_hour
 from apps.usage.services.rates import rate_create
 from rpm.demonstration.catalog import (
     ACTIVE,
@@ -83,7 +83,7 @@ def _resources() -> None:
 
 def _rates() -> None:
     """Its GPUs have cost this since before its history, or since what is not summed up yet."""
-    earliest, begins = earliest_rate(), hour_of(timezone.now()) - RATES_SINCE
+    earliest, begins = first_unbooked_hour(), hour_of(timezone.now()) - RATES_SINCE
     for name, price in PRICES.items():
         pool = Pool.objects.get(name=name, removed_at__isnull=True)
         valid_from = max(filter(None, (earliest, begins)))

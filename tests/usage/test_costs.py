@@ -145,7 +145,7 @@ def test_wrong_rates_are_refused_at_their_field(
     assert not Rate.objects.exists()
 
 
-def test_a_rate_is_removed_only_before_it_is_in_force(attempt: Attempt, root: User) -> None:
+def test_a_rate_is_removed_while_nothing_is_summed_up_by_it(attempt: Attempt, root: User) -> None:
     first = rate_create(actor=root, price=Decimal(1), valid_from=ON_THE_HOUR)
     with pytest.raises(BadInput):
         rate_create(actor=root, price=Decimal(1), valid_from=ON_THE_HOUR)
@@ -184,7 +184,7 @@ def test_administrators_set_rates_by_rest_and_members_see_what_it_costs(
     wrong = admin.post("/api/v1/usage/rates/", body | {"pool": "nowhere"}, format="json")
     assert (wrong.status_code, list(wrong.json()["fields"])) == (400, ["pool"])
     [listed] = admin.get("/api/v1/usage/rates/").json()
-    assert (listed["pool"], listed["is_in_force"]) == (example.h100.name, False)
+    assert (listed["pool"], listed["is_removable"]) == (example.h100.name, True)
 
     Attempt.objects.update(ended_at=BEGIN + HOUR)
     days = "since=2026-03-01&until=2026-03-02"

@@ -142,13 +142,13 @@ def test_the_page_of_the_task_shows_its_use_and_that_it_is_idle(
     shown = text(client_for(alice).get(panel))
     assert "Mean 5 %" in shown
     assert "Memory, most 2.0 GiB" in shown
-    assert "Idle since" in shown
+    assert "Below 5 % on every GPU since" in shown
     assert "Held but idle now" in text(client_for(alice).get("/usage/"))
 
     end(latest(task), code=0, is_stop_asked=False)
     ended = text(client_for(alice).get(panel))
     assert "Mean 5 %" in ended
-    assert "Idle since" not in ended
+    assert "Below 5 %" not in ended
 
 
 def test_a_task_without_gpus_or_attempts_has_no_panel(

@@ -1,4 +1,4 @@
-"""The latest events and the users who hold the most, next to the chart of the overview."""
+"""Next to the chart of the overview: latest events, idle tasks, users who hold the most."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Activity:
 
 
 def load_activity(user: User) -> Activity:
-    """What the person may see of both."""
+    """What the person may see of each."""
     sees_all = is_admin(user)
     users = top_users(user, MOST_USERS)
     most = max((one.gpu for one in users), default=0)
@@ -85,7 +85,7 @@ def _event_row(one: ActivityEvent) -> ActivityRow:
     event, task = one.event, one.task
     by = f"by {event.actor}" if event.actor is not None else ""
     if task is not None:
-        kind, icon, title = TASK_EVENTS[event.kind]
+        kind, icon, title = TASK_EVENTS.get(event.kind, ("wait", "info", event.kind))
         href = reverse("task_detail", args=[task.pk])
         code = event.data.get("exit_code")
         failed = f"exit code {code}" if code else ""

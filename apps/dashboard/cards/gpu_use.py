@@ -7,13 +7,13 @@ from typing import Self
 
 from apps.core.units import milli_text
 from apps.tasks.models import Attempt, AttemptUse
+from apps.tasks.models.gpu_use import SLOT
 from apps.tasks.selectors.gpu_use import GpuUseStep
+from apps.usage.selectors.current_usage import GPU
 
 # The curve's own units, as in its template.
 WIDTH, HEIGHT = 400, 64
 MOST_POINTS = 200
-STEP_S = 300
-GPU = "gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class GpuUseCurve:
             return None
         began, ended = steps[0].at, steps[-1].at
         span_s = (ended - began).total_seconds()
-        gap_s = max(span_s / MOST_POINTS, STEP_S) * 1.5
+        gap_s = max(span_s / MOST_POINTS, SLOT.total_seconds()) * 1.5
         path, last = [], None
         for at, percent in points:
             if percent is not None:

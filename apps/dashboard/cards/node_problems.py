@@ -93,7 +93,7 @@ def _problem(node: Node, devices: list[Device]) -> tuple[int, Word, str]:
     if occupied:
         words = f"{plural(occupied, 'GPU')} in use by others"
         return 3, Word("warn", "triangle-alert", words), node.state_detail
-    if parts := resumable_parts(node) or (("the removal",) if node.removal_asked_at else ()):
+    if parts := resumable_parts(node):
         reason = node.pause_reason or f"because of {joined(parts)}"
         return 2, Word("wait", "pause", "Takes no new tasks"), reason
     if node.state != NodeState.HEALTHY:

@@ -226,7 +226,7 @@ def _policy_row(reader: TapeReader, policy: int, name: str, attempts: list[Attem
     return TapeRow(
         name=name,
         detail=f"at most {milli_text(most)} GPU at once",
-        note="",
+        note=f"First {MOST_GPUS} GPU shown" if most > MOST_GPUS * MILLI else "",
         href=reverse("policy_detail", args=[policy]),
         height=round(gpus * scale, 1),
         blocks=blocks_of(pieces, reader.window, scale),

@@ -111,7 +111,7 @@ class TapeSection:
 
 @dataclass(frozen=True, slots=True)
 class TapeAxis:
-    """Round times, and now; `began` and `ended` in words."""
+    """Round times, and now; `words` is the time shown."""
 
     marks: tuple[TimeMark, ...]
     now_x: str | None

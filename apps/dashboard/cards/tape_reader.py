@@ -22,12 +22,6 @@ from apps.tasks.selectors.visibility import tasks_seen_with_queue
 from apps.usage.selectors.current_usage import GPU
 from apps.usage.selectors.labels import UsageGroup, labels_of
 
-_TIERS = {
-    AttemptTier.RESERVED: "within its reservation",
-    AttemptTier.BORROWED: "borrowed",
-    AttemptTier.OVER_QUOTA: "over quota",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class TapeTask:
@@ -121,7 +115,7 @@ class TapeReader:
                 owner=str(one.task.owner) if is_seen else "",
                 began=one.allocated_at,
                 ended=one.ended_at,
-                tier=_TIERS.get(AttemptTier(one.tier), "") if has_policy and one.tier else "",
+                tier=_tier(one) if has_policy else "",
                 end=attempt_word(one).text if is_seen else "",
             )
         )
@@ -134,7 +128,7 @@ class TapeReader:
             who = f"{one.task.name}, {policy}, {one.task.owner}"
         words = [f"{who}: {milli_text(total)} GPU on {place}", self._time_words(one)]
         if one.policy_id in self.policies:
-            words.append(_TIERS.get(AttemptTier(one.tier), "") if one.tier else "")
+            words.append(_tier(one))
             words.append(attempt_word(one).text.lower())
         return ", ".join(filter(None, words))
 
@@ -153,3 +147,8 @@ class TapeReader:
             at = max(at, past.until)
         if one.tier == AttemptTier.OVER_QUOTA:
             yield at, one.ended_at or self.window.now
+
+
+def _tier(one: Attempt) -> str:
+    """In words; empty where it was not recorded."""
+    return str(AttemptTier(one.tier).label).lower() if one.tier else ""

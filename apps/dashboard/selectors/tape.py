@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Prefetch, QuerySet
 
 from apps.accounts.models import User
 from apps.nodes.models import RETIRED_INDEX, Device, Node
@@ -14,6 +14,7 @@ from apps.policies.models import Policy, Pool
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, Member, PastTier, Task, TaskGroup
 from apps.tasks.selectors.visibility import tasks_seen_with_queue
+from apps.usage.selectors.usage_history import overlapping_attempts
 
 # Attempts that one tape shows at most, the latest ones.
 MOST_ATTEMPTS = 1000
@@ -54,11 +55,7 @@ def attempts_between(
     if policy_ids is None:
         # With the policies named, the database finds those that ended lately by an index.
         policy_ids = list(Policy.objects.order_by().values_list("pk", flat=True))
-    rows = Attempt.objects.filter(
-        Q(ended_at__isnull=True) | Q(ended_at__gt=began),
-        policy__in=policy_ids,
-        allocated_at__lt=ended,
-    )
+    rows = overlapping_attempts(policy_ids, began=began, until=ended)
     if pools is not None:
         rows = rows.filter(pool__in=pools)
     found = list(_columns(rows).order_by("-allocated_at", "-pk")[: MOST_ATTEMPTS + 1])

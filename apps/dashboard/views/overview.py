@@ -64,6 +64,6 @@ def overview_history(request: HttpRequest) -> HttpResponse:
 @login_required
 @never_cache
 def overview_activity(request: HttpRequest) -> HttpResponse:
-    """The latest events and the top users."""
+    """The latest events, idle tasks and the top users."""
     activity = load_activity(person(request))
     return render(request, "overview/activity.html", {"activity": activity})

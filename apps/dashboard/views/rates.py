@@ -14,7 +14,7 @@ from apps.dashboard.forms_rates import RateForm
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.toasts import say
 from apps.usage.models import Rate
-from apps.usage.selectors.rates import currency, earliest_rate
+from apps.usage.selectors.rates import currency, first_unbooked_hour, is_removable
 from apps.usage.services.rates import rate_create, rate_remove
 
 
@@ -23,11 +23,11 @@ from apps.usage.services.rates import rate_create, rate_remove
 @login_required
 @never_cache
 def rate_list(request: HttpRequest) -> HttpResponse:
-    """All rates, the latest first; those that are in force stay."""
+    """All rates, the latest first; those stay that usage is summed up by."""
     require_administrator(request)
-    earliest = earliest_rate()
+    unbooked = first_unbooked_hour()
     rates = Rate.objects.select_related("pool")
-    rows = [(one, earliest is None or one.valid_from >= earliest) for one in rates]
+    rows = [(one, is_removable(one, unbooked)) for one in rates]
     return render(request, "usage/rates.html", {"rows": rows, "currency": currency()})
 
 
@@ -58,7 +58,7 @@ def rate_new(request: HttpRequest) -> HttpResponse:
 @login_required
 @never_cache
 def rate_delete(request: HttpRequest, pk: int) -> HttpResponse:
-    """Remove a rate that is not in force yet."""
+    """Remove a rate that nothing is summed up by."""
     actor, back = require_administrator(request), reverse("rate_list")
     rate = get_object_or_404(Rate.objects.select_related("pool"), pk=pk)
     context = {"rate": rate, "back": back, "problem": "", "currency": currency()}

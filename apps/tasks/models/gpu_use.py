@@ -6,9 +6,12 @@ from django.db import models
 
 from apps.tasks.models.attempts import Attempt, HeldDevice
 
+SLOT = timedelta(minutes=5)
+# A sample stands for the time since the one before, but for no more than this.
+SAMPLE_MOST = timedelta(minutes=2)
 # A GPU whose mean utilisation is below this, in percent, is idle.
 IDLE_PERCENT = 5
-# A pause that is shorter is none.
+# Use that stops for less is not idle time.
 PAUSE = timedelta(minutes=5)
 
 

@@ -9,21 +9,17 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from apps.core import clock
+from apps.core.units import MILLI
 from apps.core.upserts import rows_add
 from apps.nodes.models import Node
 from apps.tasks.models import AttemptUse, DeviceUse, HeldDevice
-from apps.tasks.models.gpu_use import IDLE_PERCENT
+from apps.tasks.models.gpu_use import IDLE_PERCENT, SAMPLE_MOST, SLOT
 
 MS = timedelta(milliseconds=1)
-SLOT = timedelta(minutes=5)
-# A sample stands for the time since the one before, but for no more than this.
-SAMPLE_MOST = timedelta(minutes=2)
-# A clock that went back by more is taken for right: nothing would be sampled for that long.
+# After a larger jump back the new time is believed.
 MOST_AHEAD = timedelta(hours=1)
 # A GPU tells percent; more is nonsense, and so is more than 10 kW.
 MOST_PERCENT, MOST_MW, MOST_MB = 100, 10_000_000, 2**31
-WHOLE = 1000
-
 # The uuid of a device, and the task, generation and rank of a member, as a node names them.
 ProcessKey = tuple[str, str, int, int]
 
@@ -123,7 +119,7 @@ def _uses(
             row["member__attempt__generation"],
             row["member__rank"],
         )
-        is_whole = row["milli"] == WHOLE
+        is_whole = row["milli"] == MILLI
         own_mb = processes.get(key)
         percent = sample.percent if is_whole else None
         yield _Use(

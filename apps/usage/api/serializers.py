@@ -9,11 +9,11 @@ from rest_framework import serializers
 from apps.core.serializers import StrictSerializer
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models.gpu_use import IDLE_PERCENT
-from apps.usage.exports import USE, gpu_s
+from apps.usage.exports import COUNTED, USE, gpu_s
 from apps.usage.models import WAIT_BUCKETS, Rate
 from apps.usage.selectors.idle_attempts import IDLE_AFTER
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.rates import cost_of
+from apps.usage.selectors.rates import cost_of, is_removable
 from apps.usage.selectors.report import HOUR, UsageLine, UsageReport, UsageSums
 
 
@@ -108,16 +108,15 @@ class RateSerializer(serializers.ModelSerializer[Rate]):
     """What an hour of one GPU, one CPU, 1024 MB, or one unit of another key costs."""
 
     pool = serializers.CharField(source="pool.name", allow_null=True, help_text="Null: all pools.")
-    is_in_force = serializers.SerializerMethodField()
+    is_removable = serializers.SerializerMethodField()
 
     class Meta:
         model = Rate
-        fields = ("id", "pool", "model", "key", "price", "valid_from", "is_in_force")
+        fields = ("id", "pool", "model", "key", "price", "valid_from", "is_removable")
 
-    def get_is_in_force(self, rate: Rate) -> bool:
-        """Usage may be summed up by it: it cannot be removed."""
-        earliest = self.context.get("earliest")
-        return earliest is not None and rate.valid_from < earliest
+    def get_is_removable(self, rate: Rate) -> bool:
+        """Whether nothing is summed up by it yet."""
+        return is_removable(rate, self.context["unbooked"])
 
 
 class RateCreateSerializer(StrictSerializer):
@@ -188,7 +187,6 @@ def _line(line: UsageLine) -> dict[str, Any]:
 
 
 def _sums(sums: UsageSums) -> dict[str, Any]:
-    counted = ("admitted", "ended", "completed", "failed", "preempted")
     return {
         "gpu_seconds": gpu_s(sums["held"]),
         "gpu_seconds_by_tier": {tier: gpu_s(held) for tier, held in sums.tiers.items() if tier},
@@ -199,6 +197,6 @@ def _sums(sums: UsageSums) -> dict[str, Any]:
             "longer" if most_s == float("inf") else str(int(most_s)): sums[name]
             for name, most_s in WAIT_BUCKETS.items()
         },
-        **{name: sums[name] for name in counted},
+        **{name: sums[name] for name in COUNTED},
         **{f"gpu_seconds_{name}": gpu_s(sums[measure]) for name, measure in USE.items()},
     }

@@ -30,7 +30,7 @@ from apps.usage.exports import csv_response
 from apps.usage.models import Rate
 from apps.usage.selectors.idle_attempts import idle_attempts
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.rates import earliest_rate
+from apps.usage.selectors.rates import first_unbooked_hour
 from apps.usage.selectors.report import UsagePeriod, UsageReport, usage_report
 from apps.usage.services.rates import rate_create, rate_remove
 
@@ -85,7 +85,7 @@ class RatesView(APIView):
     def get(self, request: Request) -> Response:  # noqa: ARG002  # the route's
         """All of them."""
         rates = Rate.objects.select_related("pool")
-        context = {"earliest": earliest_rate()}
+        context = {"unbooked": first_unbooked_hour()}
         return Response(RateSerializer(rates, many=True, context=context).data)
 
     @extend_schema(request=RateCreateSerializer, responses={201: RateSerializer})
@@ -96,7 +96,8 @@ class RatesView(APIView):
         given: dict[str, Any] = body.validated_data
         pool = _pool(person(request), given.pop("pool"))
         rate = rate_create(actor=person(request), pool=pool, **given)
-        return Response(RateSerializer(rate).data, status=201)
+        context = {"unbooked": first_unbooked_hour()}
+        return Response(RateSerializer(rate, context=context).data, status=201)
 
 
 class RateView(APIView):

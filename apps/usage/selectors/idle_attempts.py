@@ -14,8 +14,8 @@ from apps.core import clock
 from apps.core.units import milli_text
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.models import Attempt, DeviceUse, HeldDevice
+from apps.tasks.models.gpu_use import SLOT
 from apps.tasks.selectors.visibility import tasks_seen_with_queue
-from apps.tasks.services.gpu_use import SLOT
 from apps.usage.selectors.current_usage import GPU
 
 IDLE_AFTER = timedelta(minutes=15)
@@ -92,9 +92,9 @@ def idle_gpu_by_policy(*, after: timedelta = IDLE_AFTER) -> Counter[int]:
 
 
 def _idle(after: timedelta, now: datetime) -> "QuerySet[Any]":
-    """Only what is known: sampled in the last five minutes, with the utilisation of each GPU."""
+    """Only what is known: sampled in the last five minutes, and each of its GPUs in the last 15."""
     held = HeldDevice.objects.filter(member__attempt=OuterRef("pk"), released_at__isnull=True)
-    lately = DeviceUse.objects.filter(held=OuterRef("pk"), at__gte=now - 3 * SLOT, known_ms__gt=0)
+    lately = DeviceUse.objects.filter(held=OuterRef("pk"), at__gte=now - IDLE_AFTER, known_ms__gt=0)
     return (
         Attempt.objects.filter(
             # Of a gang, nodes can be silent.

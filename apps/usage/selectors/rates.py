@@ -79,16 +79,19 @@ def rates_lock(*, is_shared: bool = False) -> None:
             cursor.execute(f"SELECT {kind}(%s)", [RATES_LOCK])
 
 
-def earliest_rate() -> datetime | None:
-    """The first hour of which nothing is summed up yet: no rate may begin before; None: any may."""
+def first_unbooked_hour() -> datetime | None:
+    """Of which nothing is summed up yet: no rate may begin before; None: any may."""
     last = PolicyHour.objects.order_by("-at").values_list("at", flat=True).first()
     return None if last is None else last + HOUR
 
 
-def is_in_force(rate: Rate) -> bool:
-    """Whether something may be summed up by it: then it stays."""
-    earliest = earliest_rate()
-    return earliest is not None and rate.valid_from < earliest
+def is_removable(rate: Rate, unbooked: datetime | None) -> bool:
+    """Whether nothing is summed up by it.
+
+    Args:
+        unbooked: the `first_unbooked_hour`.
+    """
+    return unbooked is None or rate.valid_from >= unbooked
 
 
 def currency() -> str:

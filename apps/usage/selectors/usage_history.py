@@ -20,7 +20,7 @@ from apps.usage.selectors.labels import UsageGroup
 
 HOURS = 24
 HOUR = timedelta(hours=1)
-# What the page of a policy offers.
+# What the overview and the page of a policy offer.
 SPANS = (3, HOURS, 7 * 24, 30 * 24)
 STEPS = 96
 # A line is at least this long, however young the installation is.

@@ -8,8 +8,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from apps.tasks.models import Attempt, DeviceUse
-from apps.tasks.models.gpu_use import IDLE_PERCENT
-from apps.tasks.services.gpu_use import SAMPLE_MOST, SLOT
+from apps.tasks.models.gpu_use import IDLE_PERCENT, SAMPLE_MOST, SLOT
 from apps.usage.selectors.bookings import Booking, Sums, hour_of, past_tiers
 
 

@@ -15,7 +15,7 @@ from apps.nodes.models import Node
 from apps.policies.models import Pool
 from apps.usage.models import Rate
 from apps.usage.selectors.bookings import hour_of
-from apps.usage.selectors.rates import earliest_rate, is_in_force, rates_lock
+from apps.usage.selectors.rates import first_unbooked_hour, is_removable, rates_lock
 
 # In a year; more would make every booking slow.
 MOST_RATES, YEAR = 1000, timedelta(days=365)
@@ -39,7 +39,7 @@ def rate_create(
     """
     rates_lock()
     valid_from = valid_from.astimezone(UTC)
-    earliest = earliest_rate()
+    earliest = first_unbooked_hour()
     if price < 0:
         raise _bad_input("price", "must be 0 or more")
     if valid_from != hour_of(valid_from):
@@ -65,11 +65,11 @@ def rate_remove(*, actor: User | None, rate: Rate) -> None:
     """Remove a rate that nothing was summed up by.
 
     Raises:
-        Conflict: it is in force.
+        Conflict: usage is summed up by it.
     """
     rates_lock()
-    if is_in_force(rate):
-        raise Conflict("This rate is in force: create one from a later hour on in its place.")
+    if not is_removable(rate, first_unbooked_hour()):
+        raise Conflict("Usage is summed up by this rate: create one from a later hour on.")
     _record("rate.removed", actor, rate, before=_facts(rate), after={})
     rate.delete()
 

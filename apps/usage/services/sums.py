@@ -117,7 +117,7 @@ def _add(bookings: Iterable[Booking]) -> None:
     for table, found in sums.items():
         rows = (
             (*key, *(measures.get(name, 0) for name in MEASURES))
-            # In one order, so that two runs never wait for each other.
+            # In one order, so that two runs never deadlock.
             for key, measures in sorted(found.items(), key=lambda item: item[0])
         )
         rows_add(table, rows, key=("at", *KEYS[table]), added=MEASURES)
