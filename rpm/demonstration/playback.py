@@ -94,7 +94,7 @@ class _Player:
         amounts: Mapping[int, Amounts],
     ) -> None:
         self.engine = Engine()
-        self.state = SimulatedState(base)
+        self.simulated = SimulatedState(base)
         self.tasks = [PastTask(one, one.duration_s) for one in arrivals]
         self.running: dict[int, PastAttempt] = {}
         self.amounts = amounts
@@ -129,17 +129,17 @@ class _Player:
         arrival = self.tasks[number].arrival
         queue = self.queues[arrival.team, arrival.profile]
         key = GroupKey(queue.id, self.requests[queue.profile])
-        self.state.arrive(key, QueuedTask(_us(arrival.at), number))
+        self.simulated.arrive(key, QueuedTask(_us(arrival.at), number))
 
     def _decide(self, now: datetime) -> None:
         """Again while something is preempted: its victims wait now."""
         for _ in range(MOST_PASSES):
-            if not self.state.has_waiting:
+            if not self.simulated.has_waiting:
                 return
-            plan = self.engine.decide(self.state.snapshot(_us(now)))
+            plan = self.engine.decide(self.simulated.snapshot(_us(now)))
             if not plan.placed:
                 return
-            self.state.carry_out(plan, _us(now))
+            self.simulated.carry_out(plan, _us(now))
             self._carry_out(plan, now)
             if not plan.preempted:
                 return
@@ -173,7 +173,7 @@ class _Player:
 
     def _end(self, number: int, at: datetime) -> None:
         self.running.pop(number).ended = at.replace(microsecond=at.microsecond // 1000 * 1000)
-        self.state.end(number)
+        self.simulated.end(number)
 
     def _label(self, now: datetime) -> None:
         """Tiers as pages label them: a task that ends may let another one be covered."""

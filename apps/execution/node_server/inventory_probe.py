@@ -11,10 +11,10 @@ from django.db import DatabaseError, connections
 from apps.execution.client import NodeClient
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import SyncRequest
+from apps.execution.services.device_samples import node_store_samples
 from apps.execution.services.inventory import (
     node_store_inventory,
     node_store_occupied,
-    node_store_samples,
     probe_request,
 )
 from apps.execution.services.node_ownership import NotServing, as_server

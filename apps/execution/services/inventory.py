@@ -1,6 +1,5 @@
 """What nodes report about themselves, written to their rows."""
 
-from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from itertools import count
@@ -22,7 +21,6 @@ from apps.execution.protocol.bounds import plain
 from apps.execution.protocol.requests import MemberKey, ProbeRequest, SimulatedDevice
 from apps.nodes.models import RETIRED_INDEX, Device, DeviceState, Node, NodeState
 from apps.policies.services import live_version_raise
-from apps.tasks.services.gpu_use import DeviceSample, ProcessKey, device_samples_record
 
 log = structlog.get_logger(__name__)
 
@@ -186,24 +184,6 @@ def node_store_occupied(node: Node, processes: tuple[DeviceProcess, ...]) -> Non
     _store_foreign(node, foreign[:MOST_LISTED])
     if changed:
         _record_event_limited(node, "node.devices", {"occupied": sorted(occupied)[:MOST_LISTED]})
-
-
-def node_store_samples(
-    node: Node, devices: Iterable[DeviceReport], processes: Iterable[DeviceProcess]
-) -> None:
-    """How the GPUs are used now, for the tasks that hold them; made-up devices tell nothing."""
-    samples = [
-        DeviceSample(one.uuid, one.used_mb, one.utilisation_percent, one.power_mw)
-        for one in devices
-        if not one.simulated
-    ]
-    used: Counter[ProcessKey] = Counter()
-    for process in processes:
-        if process.member is not None:
-            member = process.member
-            key = (process.uuid, member.task_id, member.generation, member.rank)
-            used[key] += process.memory_mb
-    device_samples_record(node, samples, used)
 
 
 def _store_foreign(node: Node, processes: Iterable[DeviceProcess]) -> None:

@@ -346,7 +346,7 @@ def test_a_renewal_waits_for_no_launch_or_stop_under_way(node: TestedNode, home:
     requests = [leased(node, "sleep", "60", lease_s=600) for _ in range(2)]
     for request in requests:
         node.client.launch(request)
-    later = until_of(requests[0]) + 60
+    later = max(map(until_of, requests)) + 60
     renewals = tuple(LeaseRenewal(one.task_id, 1, 0, later) for one in requests)
 
     with files.locked(state_files.task_lock(home, requests[0].task_id)):
