@@ -1,4 +1,4 @@
-"""Samples of how GPUs are used, as a node tells them, added to what holds those GPUs."""
+"""Samples of how GPUs are used, as a node reports them, added to what holds those GPUs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from apps.tasks.models.gpu_use import IDLE_PERCENT, SAMPLE_MOST, SLOT
 MS = timedelta(milliseconds=1)
 # After a larger jump back the new time is believed.
 MOST_AHEAD = timedelta(hours=1)
-# A GPU tells percent; more is nonsense, and so is more than 10 kW.
+# More percent is nonsense, and so is more than 10 kW; of shares memory is bounded as well.
 MOST_PERCENT, MOST_MW, MOST_MB = 100, 10_000_000, 2**31
 # The uuid of a device, and the task, generation and rank of a member, as a node names them.
 ProcessKey = tuple[str, str, int, int]
@@ -26,7 +26,7 @@ ProcessKey = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DeviceSample:
-    """One GPU now: utilisation in percent and power in milliwatts, None where it does not tell."""
+    """One GPU now: utilisation in percent and power in milliwatts, None where it is not known."""
 
     uuid: str
     memory_mb: int

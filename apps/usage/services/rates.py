@@ -34,7 +34,7 @@ def rate_create(
     """Let a resource cost this from a full hour on.
 
     Raises:
-        BadInput: naming `price`, `valid_from` or `key`.
+        BadInput: naming `price`, `valid_from`, `key` or `model`.
         Conflict: there are too many rates.
     """
     rates_lock()

@@ -99,8 +99,10 @@ def _batch_book(hour: datetime) -> int:
 def _models_keep(attempts: Iterable[UUID]) -> None:
     """What is summed up under a model is corrected under the same one."""
     model = Node.objects.filter(pk=OuterRef("node_id")).values("gpu_model")
-    members = Member.objects.filter(attempt__in=attempts, gpu_model=None, node__isnull=False)
-    members.update(gpu_model=Subquery(model))
+    new = Member.objects.filter(attempt__in=attempts, gpu_model=None, node__isnull=False)
+    # In one order: renewals of leases write several members, too.
+    ids = list(new.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
+    Member.objects.filter(pk__in=ids).update(gpu_model=Subquery(model))
 
 
 def _add(bookings: Iterable[Booking]) -> None:
