@@ -2,6 +2,8 @@
 
     program.py MIB    fill MIB of memory with a pattern, then check it until it is ended
     program.py all    fill memory until there is no more, say how much it was, and end
+    program.py busy   write into one block without a pause until it is ended
+    program.py spread compute with more threads than fit, say on how many multiprocessors, and end
 
 Says one JSON object a line.
 """
@@ -16,6 +18,29 @@ MEBIBYTE = 1024 * 1024
 PATTERN = 0x5AFEC0DE
 OUT_OF_MEMORY = 2
 CHECK_EVERY_S = 0.2
+# CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+MULTIPROCESSORS = 16
+MOST_MULTIPROCESSORS = 1024
+THREAD_BLOCKS, THREADS = 100_000, 1024
+# Each thread marks the multiprocessor that it runs on.
+MARK = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry mark(.param .u64 marks)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %a<4>;
+    ld.param.u64 %a1, [marks];
+    cvta.to.global.u64 %a1, %a1;
+    mov.u32 %r1, %smid;
+    mul.wide.u32 %a2, %r1, 4;
+    add.s64 %a3, %a1, %a2;
+    mov.u32 %r2, 1;
+    st.global.u32 [%a3], %r2;
+    ret;
+}
+"""
 
 
 class CudaError(Exception):
@@ -32,10 +57,10 @@ class Cuda:
     def __init__(self) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")
         self.blocks: list[ctypes.c_uint64] = []
-        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.device, context = ctypes.c_int(), ctypes.c_void_p()
         self.call("cuInit", 0)
-        self.call("cuDeviceGet", ctypes.byref(device), 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuDeviceGet", ctypes.byref(self.device), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self.call("cuCtxSetCurrent", context)
 
     def call(self, name: str, *arguments: object) -> None:
@@ -58,6 +83,31 @@ class Cuda:
         words = ctypes.c_size_t(BLOCK_MB * MEBIBYTE // 4)
         self.call("cuMemsetD32_v2", block, ctypes.c_uint(PATTERN), words)
         self.call("cuCtxSynchronize")
+
+    def write_again(self) -> None:
+        """Write the pattern into every block again, and wait until that is done."""
+        words = ctypes.c_size_t(BLOCK_MB * MEBIBYTE // 4)
+        for block in self.blocks:
+            self.call("cuMemsetD32_v2", block, ctypes.c_uint(PATTERN), words)
+        self.call("cuCtxSynchronize")
+
+    def multiprocessors(self) -> tuple[int, int]:
+        """How many the driver says that there are, and on how many threads have run."""
+        reported = ctypes.c_int()
+        self.call("cuDeviceGetAttribute", ctypes.byref(reported), MULTIPROCESSORS, self.device)
+        module, function, marks = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64()
+        self.call("cuModuleLoadData", ctypes.byref(module), MARK)
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, b"mark")
+        size = ctypes.c_size_t(MOST_MULTIPROCESSORS * 4)
+        self.call("cuMemAlloc_v2", ctypes.byref(marks), size)
+        self.call("cuMemsetD32_v2", marks, ctypes.c_uint(0), ctypes.c_size_t(MOST_MULTIPROCESSORS))
+        values = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(marks), ctypes.c_void_p))
+        shape = (THREAD_BLOCKS, 1, 1, THREADS, 1, 1)
+        self.call("cuLaunchKernel", function, *shape, 0, None, values, None)
+        self.call("cuCtxSynchronize")
+        found = (ctypes.c_uint32 * MOST_MULTIPROCESSORS)()
+        self.call("cuMemcpyDtoH_v2", found, marks, size)
+        return reported.value, sum(found)
 
     def spoilt_blocks(self) -> int:
         """How many blocks do not hold the pattern at their end any more."""
@@ -96,11 +146,24 @@ def hold(cuda: Cuda, size_mb: int) -> None:
         time.sleep(CHECK_EVERY_S)
 
 
+def compute(cuda: Cuda) -> None:
+    """Keep the GPU at work; the test stops the task."""
+    cuda.fill_block()
+    say(busy=True)
+    while True:
+        cuda.write_again()
+
+
 if __name__ == "__main__":
     program = Cuda()
     free_mb, total_mb = program.memory_mb()
     say(free_mb=free_mb, total_mb=total_mb)
     if sys.argv[1] == "all":
         take_all(program)
+    elif sys.argv[1] == "spread":
+        reported, used = program.multiprocessors()
+        say(reported=reported, used=used)
+    elif sys.argv[1] == "busy":
+        compute(program)
     else:
         hold(program, int(sys.argv[1]))

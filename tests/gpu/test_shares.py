@@ -114,6 +114,22 @@ def test_a_share_that_is_only_accounted_is_held_by_nothing(
     stopped(node, member)
 
 
+def test_a_share_computes_on_its_part_of_the_multiprocessors(
+    node: TestedNode, mps: None, whole_gpu: DeviceReport, note: Note
+) -> None:
+    whole = started(node, "spread", AllocatedDevice(whole_gpu.uuid, whole_gpu.cdi))
+    all_of_them = all_it_got(node, whole)
+    stopped(node, whole)
+
+    part = started(node, "spread", share_of(whole_gpu))
+    got = all_it_got(node, part)
+
+    note(gpu=whole_gpu.model, whole=all_of_them, quarter=got)
+    assert all_of_them["used"] == all_of_them["reported"]
+    assert 0 < got["used"] <= all_of_them["used"] * QUARTER / 1000
+    stopped(node, part)
+
+
 @pytest.mark.parametrize(
     "neighbour",
     [
