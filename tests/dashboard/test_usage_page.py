@@ -8,7 +8,8 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
 from apps.core import clock
-from apps.dashboard.cards.usage_report import change_text, chart_of, hours_text, series_kinds
+from apps.dashboard.cards.chart_parts import series_kinds
+from apps.dashboard.cards.usage_report import change_text, chart_of, hours_text
 from apps.policies.models import Policy
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.models import PolicyDay, PolicyHour

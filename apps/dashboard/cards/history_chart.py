@@ -14,9 +14,7 @@ from apps.access.selectors import policies_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core.units import MILLI, milli_text
-from apps.dashboard.cards.sparklines import span_words
-from apps.dashboard.cards.time_axis import TimeMark, time_marks
-from apps.dashboard.cards.usage_report import (
+from apps.dashboard.cards.chart_parts import (
     HEIGHT,
     REST,
     SERIES,
@@ -25,6 +23,8 @@ from apps.dashboard.cards.usage_report import (
     scale_top,
     series_kinds,
 )
+from apps.dashboard.cards.sparklines import span_words
+from apps.dashboard.cards.time_axis import TimeMark, time_marks
 from apps.dashboard.live import reader_zone
 from apps.nodes.selectors import capacity_by_pool
 from apps.policies.models import Policy, Pool

@@ -9,10 +9,10 @@ from django.urls import reverse
 
 from apps.accounts.models import User
 from apps.core.units import milli_text
+from apps.dashboard.cards.chart_parts import REST, SERIES, series_kinds
 from apps.dashboard.cards.history_chart import policy_groups
 from apps.dashboard.cards.tape_geometry import TapePiece, TimeWindow
 from apps.dashboard.cards.tasks import attempt_word
-from apps.dashboard.cards.usage_report import REST, SERIES, series_kinds
 from apps.dashboard.cards.words import PREEMPTED
 from apps.dashboard.live import reader_zone
 from apps.dashboard.selectors.tape import TapeAttempts

@@ -5,6 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from apps.dashboard.cards.chart_parts import (
+    HEIGHT,
+    REST,
+    BarPart,
+    StepBar,
+    Tick,
+    scale_top,
+    series_kinds,
+)
 from apps.dashboard.cards.words import duration_text
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models.gpu_use import IDLE_PERCENT
@@ -13,10 +22,6 @@ from apps.usage.selectors.rates import cost_of
 from apps.usage.selectors.report import PER_GPU_H, UsageLine, UsageReport, UsageSums
 
 NONE = "–"
-# The kinds whose colours the series have, and that of all further ones.
-SERIES = ("policy", "profile", "pool", "use", "ok")
-REST = "wait"
-HEIGHT = 200
 # Days that have a text below them at most.
 LABELS = 10
 # A period that had almost nothing before would have a change in millions.
@@ -41,38 +46,6 @@ class LineRow:
     depth: int
     kind: str
     measures: tuple[Measure, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BarPart:
-    """A piece of a bar; `y` and `height` in pixels from the top."""
-
-    kind: str
-    y: float
-    height: float
-
-
-@dataclass(frozen=True, slots=True)
-class StepBar:
-    """A day or hour of the chart; positions in percent of the width.
-
-    `label` names all its figures.
-    """
-
-    x: str
-    width: str
-    middle: str
-    text: str
-    label: str
-    parts: tuple[BarPart, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """A line of the scale."""
-
-    y: float
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,12 +259,6 @@ def _stacked_lines(lines: Sequence[UsageLine]) -> list[UsageLine]:
     return [one for one in parts if one.sums["held"]]
 
 
-def series_kinds(ranked: Sequence[Any]) -> dict[Any, str]:
-    """A colour for each of the first keys, in the keys' own order: amounts do not change it."""
-    shown = sorted(ranked[: len(SERIES)], key=lambda one: (one is None, str(one).zfill(20)))
-    return dict(zip(shown, SERIES, strict=False))
-
-
 def _kinds(lines: Sequence[UsageLine]) -> dict[Any, str]:
     """The colours of the largest lines by their key."""
     return series_kinds([one.key for one in _stacked_lines(lines)])
@@ -336,13 +303,3 @@ _HOUR = _StepNames(
     lambda at: f"{at:%H:%M}" if at.hour else f"{at.day} {at:%b}",
     lambda at: f"{at.day} {at:%b %Y, %H:%M}",
 )
-
-
-def scale_top(highest: int, *, unit: int) -> int:
-    """The end of the scale: 1, 2, 4 or 8 with as many zeros as needed, times `unit`."""
-    wanted = max(highest / unit, 0.001)
-    step = 0.001
-    while step * 8 < wanted:
-        step *= 10
-    factor = next(one for one in (1, 2, 4, 8) if step * one >= wanted)
-    return round(step * factor * unit)
