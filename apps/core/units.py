@@ -7,6 +7,7 @@ integers: `gpu` 0.5 is 500. A share such as `1/7` is rounded down (142) and show
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from apps.core.errors import BadInput
@@ -52,6 +53,8 @@ def quantity_text(value: object, *, field: str) -> str:
     return text if "/" in text else milli_text(milli)
 
 
+# Few different texts are stored, and pages read thousands of them.
+@lru_cache(maxsize=4096)
 def milli(text: str) -> int:
     """Thousandths of a stored text; shares are rounded down."""
     return _parse(text, field="amount")

@@ -36,6 +36,11 @@ def nodes_visible_to(user: Person) -> QuerySet[Node]:
     return live if is_admin(user) else live.none()
 
 
+def devices_not_replaced() -> QuerySet[Device]:
+    """All but those whose place another one has taken: these stay for their history alone."""
+    return Device.objects.filter(index__lt=RETIRED_INDEX)
+
+
 def serving_processes() -> list[str]:
     """The names of the processes that serve nodes now, by the database's clock."""
     alive = ServingProcess.objects.filter(alive_until__gte=Now())
@@ -82,8 +87,7 @@ def capacity_by_pool(pools: Iterable[Pool]) -> dict[int, PoolCapacity]:
     """What the healthy nodes of each pool have, and what is configured. Two queries."""
     configured = {pool.pk: {k: milli(v) for k, v in pool.capacity.items()} for pool in pools}
     devices: dict[int, list[tuple[str, str, int]]] = defaultdict(list)
-    # Devices that were replaced stay in the database for their history, and are not missing.
-    counted = Device.objects.filter(node__pool__in=configured, index__lt=RETIRED_INDEX)
+    counted = devices_not_replaced().filter(node__pool__in=configured)
     rows = counted.order_by().values_list("node_id", "state", "model").annotate(n=Count("pk"))
     for node_id, state, model, count in rows:
         devices[node_id].append((state, model, count))
@@ -102,18 +106,18 @@ def drifting_since() -> dict[int, datetime]:
 def _node_capacity(
     state: str, capacity: dict[str, str], devices: list[tuple[str, str, int]] | None
 ) -> NodeCapacity:
-    counts: Counter[str] = Counter()
-    models: Counter[str] = Counter()
+    counts: dict[str, int] = {}
+    models: dict[str, int] = {}
     for device_state, model, count in devices or ():
-        counts[device_state] += count
+        counts[device_state] = counts.get(device_state, 0) + count
         if model and device_state != DeviceState.MISSING:
-            models[model] += count
+            models[model] = models.get(model, 0) + count
     return NodeCapacity(
         is_healthy=state == NodeState.HEALTHY,
         amounts={key: milli(text) for key, text in capacity.items()},
-        devices=None if devices is None else counts[DeviceState.HEALTHY],
-        missing=counts[DeviceState.MISSING],
-        occupied=counts[DeviceState.OCCUPIED],
+        devices=None if devices is None else counts.get(DeviceState.HEALTHY, 0),
+        missing=counts.get(DeviceState.MISSING, 0),
+        occupied=counts.get(DeviceState.OCCUPIED, 0),
         models=models,
     )
 

@@ -5,7 +5,6 @@ queries of both, with few policies and tasks and with many.
 """
 
 import json
-import re
 import statistics
 import time
 
@@ -20,9 +19,11 @@ from django.db import connection  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
 
+import rpm.wsgi  # noqa: E402, F401  # as a server's process loads it
 from apps.accounts.models import User  # noqa: E402
 from apps.accounts.models.users import ADMINS  # noqa: E402
 from apps.allocation.services import run_pass  # noqa: E402
+from apps.dashboard.cards.overview import MOST_POLICIES  # noqa: E402
 from apps.policies.models import Policy  # noqa: E402
 from apps.tasks.models import Task  # noqa: E402
 from tests.bench.passes_installation import configure, insert_waiting, settle  # noqa: E402
@@ -52,8 +53,7 @@ def main() -> None:
     insert_waiting(admin.pk, WAITING - Task.objects.count())
     settle()
     shown = client.get(OVERVIEW).content.decode()
-    names = {int(number) for number in re.findall(r">\s*policy (\d+)\s*</a>", shown)}
-    assert names == set(range(MANY - FEW)), "policies miss"
+    assert f"has {MANY - MOST_POLICIES} more" in shown, "policies miss"
     rounds = [(timed(client, OVERVIEW), timed(client, EMPTY)) for _ in range(ROUNDS + 1)][1:]
     found |= {
         "many": queries(client, OVERVIEW),

@@ -12,7 +12,7 @@ from apps.dashboard.cards.activity import Activity, load_activity
 from apps.dashboard.cards.node_problems import MOST_NODES, NodeProblems, load_node_problems
 from apps.dashboard.render import card_render
 from apps.events.services import event_record
-from apps.nodes.models import Device, DeviceState, Node, NodeState
+from apps.nodes.models import RETIRED_INDEX, Device, DeviceState, Node, NodeState
 from apps.tasks.models import AttemptUse, Task
 from tests.allocation.state import make_node
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
@@ -193,6 +193,19 @@ def test_nodes_with_problems_come_first(
     ]
     assert (len(found.rows), found.problems, found.nodes) == (MOST_NODES, 3, 8)
     assert "3 of 8 need attention" in text(client_for(root).get("/"))
+
+
+def test_a_replaced_gpu_is_no_problem_and_in_no_list(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    make_node(example.h100, name="a")
+    old = Device.objects.filter(node__name="a").latest("index")
+    Device.objects.filter(pk=old.pk).update(state=DeviceState.MISSING, index=RETIRED_INDEX + old.pk)
+
+    found = problems(root)
+
+    assert (found.problems, found.rows[0].row.label) == (0, "7 GPUs: 7 free")
+    assert "7 GPUs: 7 free" in client_for(root).get("/nodes/").content.decode()
 
 
 def test_nodes_are_for_administrators(

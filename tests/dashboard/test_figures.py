@@ -9,8 +9,11 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 from guardian.shortcuts import assign_perm
 
+from apps.access.selectors import policies_visible_to
 from apps.accounts.models import User
 from apps.configuration.services.policies import policy_change, policy_create
+from apps.dashboard.cards.overview import Overview, load_overview
+from apps.dashboard.cards.policies import policy_rows
 from apps.dashboard.cards.policy_own_usage import PolicyOwnUsage, load_policy_own_usage
 from apps.dashboard.cards.tasks import TaskList, load_task_list
 from apps.dashboard.render import card_render
@@ -182,3 +185,29 @@ def test_a_pool_that_a_member_does_not_see_finds_them_no_task(
     assert names == [[], ["r", "a"]]
     assert words_on(text(client_for(alice).get(f"/tasks/?{query}")), "H100") == []
     assert "H100 Half a Superpod Show all again" in text(client_for(root).get(f"/tasks/?{query}"))
+
+
+def test_of_many_policies_the_overview_shows_the_busiest_in_their_order(
+    example: Example,
+    dev_group: Group,
+    bob: User,
+    root: User,
+    submit: Submit,
+    run_in: RunIn,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("apps.dashboard.cards.overview.MOST_POLICIES", 2)
+    for name in ("Quiet", "Waits"):
+        policy_create(actor=root, name=name, group=dev_group)
+    run_in(submit(bob, "runs", queue=example.dev_queue.name), example.h100)
+
+    found = load_overview(root, "")
+    page = card_render("overview", "", root)
+
+    assert isinstance(found, Overview)
+    every = [row.policy.name for row in policy_rows(policies_visible_to(root))]
+    shown = [row.policy.name for row in found.policies]
+    assert shown == [name for name in every if name in shown]
+    assert ("Dev" in shown, len(shown), found.more_policies) == (True, 2, len(every) - 2)
+    assert page is not None
+    assert f"has {len(every) - 2} more" in page.html

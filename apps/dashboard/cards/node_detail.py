@@ -12,8 +12,8 @@ from apps.dashboard.cards.nodes import NodeRow, cell_word, node_row, resumable_p
 from apps.dashboard.cards.words import NODE_STATES, joined, plural
 from apps.dashboard.live import Sharing, card, key_id
 from apps.execution.connections import pinned_key
-from apps.nodes.models import RETIRED_INDEX, Device, DeviceState, Node
-from apps.nodes.selectors import ShareEnforcement, nodes_visible_to
+from apps.nodes.models import Device, DeviceState, Node
+from apps.nodes.selectors import ShareEnforcement, devices_not_replaced, nodes_visible_to
 from apps.tasks.models import HeldDevice, Member, Task
 from apps.usage.selectors.current_usage import amounts_of, live_attempts, over_quota_tasks
 
@@ -93,7 +93,7 @@ def load_node_detail(user: User, key: str) -> NodeDetail | None:
         return None
     attempts = live_attempts()
     over_quota = over_quota_tasks(attempts, amounts_of())
-    devices = list(Device.objects.filter(node=node, index__lt=RETIRED_INDEX))
+    devices = list(devices_not_replaced().filter(node=node))
     held: defaultdict[int, list[tuple[Task, int]]] = defaultdict(list)
     rows = HeldDevice.objects.filter(released_at__isnull=True, device__node=node)
     for one in rows.select_related("member__attempt__task__owner").order_by("pk"):

@@ -1,8 +1,10 @@
 """Nodes that need attention, before the others; for administrators."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from uuid import UUID
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
@@ -10,7 +12,7 @@ from apps.dashboard.cards.nodes import NodeRow, node_row, resumable_parts
 from apps.dashboard.cards.words import NODE_STATES, Word, joined, plural
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.nodes.models import Device, DeviceState, Node, NodeState
-from apps.nodes.selectors import nodes_visible_to
+from apps.nodes.selectors import devices_not_replaced, nodes_visible_to
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models import HeldDevice
 
@@ -18,6 +20,14 @@ from apps.tasks.models import HeldDevice
 MOST_NODES = 6
 MOST_PROBLEMS = 20
 _HEALTHY = NODE_STATES[NodeState.HEALTHY]
+_HAS_PROBLEM = (
+    ~Q(state=NodeState.HEALTHY)
+    | Q(paused_at__isnull=False)
+    | Q(is_draining=True)
+    | Q(removal_asked_at__isnull=False)
+    | (Q(preflight_failures__gt=0) & ~Q(preflight_detail=""))
+    | Exists(devices_not_replaced().filter(node=OuterRef("pk")).exclude(state=DeviceState.HEALTHY))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +52,38 @@ class NodeProblems:
 
 @card("node_problems", Sharing.ROLE)
 def load_node_problems(user: User, _key: str) -> NodeProblems | None:
-    """At most `MOST_PROBLEMS` with a problem, and others up to `MOST_NODES`; in four queries."""
+    """At most `MOST_PROBLEMS` with a problem, and others up to `MOST_NODES`; in six queries."""
     if not is_admin(user):
         return None
-    nodes = list(nodes_visible_to(user).select_related("pool"))
+    nodes = nodes_visible_to(user)
+    ids = list(nodes.order_by().values_list("pk", flat=True))
+    counts = _bad_devices(nodes)
+    with_problem = [(*_problem(node, counts[node.pk]), node) for node in nodes.filter(_HAS_PROBLEM)]
+    ranked = sorted(with_problem, key=lambda one: (-one[0], one[3].name))[:MOST_PROBLEMS]
+    others = nodes.exclude(_HAS_PROBLEM)[: max(MOST_NODES - len(ranked), 0)]
+    shown = [*ranked, *((0, _HEALTHY, "", node) for node in others)]
     devices: defaultdict[int, list[Device]] = defaultdict(list)
-    for device in Device.objects.filter(node__in=nodes):
+    for device in devices_not_replaced().filter(node__in=[node.pk for *_, node in shown]):
         devices[device.node_id].append(device)
-    ranked = sorted(
-        ((*_problem(node, devices[node.pk]), node) for node in nodes),
-        key=lambda one: (-one[0], one[3].name),
-    )
-    problems = sum(1 for rank, *_ in ranked if rank)
-    shown = ranked[: min(max(problems, MOST_NODES), MOST_PROBLEMS)]
     held, over_quota = _held([node for *_, node in shown])
     return NodeProblems(
         rows=tuple(
             NodeProblem(node_row(node, devices[node.pk], held, over_quota, tasks=0), word, detail)
             for _, word, detail, node in shown
         ),
-        problems=problems,
-        nodes=len(nodes),
-        topics=("nodes", *topics_of("node", [node.pk for node in nodes]), "overview"),
+        problems=len(with_problem),
+        nodes=len(ids),
+        topics=("nodes", *topics_of("node", ids), "overview"),
     )
+
+
+def _bad_devices(nodes: QuerySet[Node]) -> defaultdict[int, Counter[str]]:
+    """Per node the devices that are not there for tasks, by their state."""
+    counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    bad = devices_not_replaced().filter(node__in=nodes).exclude(state=DeviceState.HEALTHY)
+    for node, state, count in bad.order_by().values_list("node_id", "state").annotate(Count("pk")):
+        counts[node][state] = count
+    return counts
 
 
 def _held(nodes: list[Node]) -> tuple[defaultdict[int, list[tuple[int, UUID]]], frozenset[UUID]]:
@@ -80,10 +99,9 @@ def _held(nodes: list[Node]) -> tuple[defaultdict[int, list[tuple[int, UUID]]], 
     return held, frozenset(over_quota)
 
 
-def _problem(node: Node, devices: list[Device]) -> tuple[int, Word, str]:
-    """How bad it is, 0 for nothing; as a word, and in detail."""
-    states = [device.state for device in devices]
-    missing, occupied = states.count(DeviceState.MISSING), states.count(DeviceState.OCCUPIED)
+def _problem(node: Node, bad_devices: Counter[str]) -> tuple[int, Word, str]:
+    """How bad what `_HAS_PROBLEM` found is; as a word, and in detail."""
+    missing, occupied = bad_devices[DeviceState.MISSING], bad_devices[DeviceState.OCCUPIED]
     if node.state in {NodeState.REFUSED, NodeState.SUSPECT}:
         return 5, NODE_STATES[node.state], node.state_detail
     if missing:
@@ -96,6 +114,4 @@ def _problem(node: Node, devices: list[Device]) -> tuple[int, Word, str]:
     if parts := resumable_parts(node):
         reason = node.pause_reason or f"because of {joined(parts)}"
         return 2, Word("wait", "pause", "Takes no new tasks"), reason
-    if node.state != NodeState.HEALTHY:
-        return 1, NODE_STATES[node.state], node.state_detail
-    return 0, _HEALTHY, ""
+    return 1, NODE_STATES[node.state], node.state_detail

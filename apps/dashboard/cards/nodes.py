@@ -13,6 +13,7 @@ from apps.dashboard.cards.restore_banner import RestoreBanner, restore_banner
 from apps.dashboard.cards.words import plural
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.nodes.models import Device, DeviceState, Node
+from apps.nodes.selectors import devices_not_replaced
 from apps.tasks.models import HeldDevice, Member
 from apps.usage.selectors.current_usage import amounts_of, live_attempts, over_quota_tasks
 
@@ -52,7 +53,7 @@ def load_node_list(user: User, _key: str) -> NodeList | None:
         return None
     nodes = list(Node.objects.filter(removed_at__isnull=True).select_related("pool"))
     devices: defaultdict[int, list[Device]] = defaultdict(list)
-    for device in Device.objects.filter(node__in=nodes):
+    for device in devices_not_replaced().filter(node__in=nodes):
         devices[device.node_id].append(device)
     attempts = live_attempts()
     over_quota = over_quota_tasks(attempts, amounts_of())

@@ -19,6 +19,9 @@ from apps.tasks.models import Task
 from apps.usage.selectors.current_usage import Usage
 from apps.usage.selectors.waiting_tasks import WaitingTasks, waiting_sum
 
+# Of more policies the overview shows the busiest.
+MOST_POLICIES = 40
+
 
 @dataclass(frozen=True, slots=True)
 class PoolCard:
@@ -44,11 +47,15 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`totals` is None for those who see no pool; `share` then says what their policies hold."""
+    """`totals` is None for those who see no pool.
+
+    `share` and `own_waiting` and `own_running` then say what their policies and they hold.
+    """
 
     totals: Totals | None
     pools: tuple[PoolCard, ...]
     policies: tuple[PolicyRow, ...]
+    more_policies: int
     share: UsageBar
     usage: Usage
     free: int | None
@@ -74,11 +81,13 @@ def load_overview(user: User, _key: str) -> Overview:
     limits = [row.limit for row in top]
     limit = None if None in limits else sum(one or 0 for one in limits)
     reserved = sum(row.reserved for row in top)
-    states = Task.objects.filter(owner=user)
+    states = Task.objects.none() if facts else Task.objects.filter(owner=user)
+    busiest = _busiest(rows)
     return Overview(
         totals=_totals(facts) if facts else None,
         pools=_pool_cards(facts, current.waiting) if current is not None else (),
-        policies=tuple(rows),
+        policies=busiest,
+        more_policies=len(rows) - len(busiest),
         share=UsageBar.of(
             used=usage.total, reserved=reserved, limit=limit, over_quota=usage.over_quota
         ),
@@ -96,6 +105,15 @@ def load_overview(user: User, _key: str) -> Overview:
         ),
         announce=f"{usage.tasks} running, {waiting.count} waiting",
     )
+
+
+def _busiest(rows: list[PolicyRow]) -> tuple[PolicyRow, ...]:
+    """In the order of the tree; a policy uses at least what those below it use."""
+    if len(rows) <= MOST_POLICIES:
+        return tuple(rows)
+    order = sorted(rows, key=lambda row: (-row.usage.total, -row.waiting.count))
+    shown = {row.policy.pk for row in order[:MOST_POLICIES]}
+    return tuple(row for row in rows if row.policy.pk in shown)
 
 
 def _pool_cards(

@@ -135,9 +135,11 @@ def policy_rows(policies: Iterable[Policy], current: CurrentTasks | None = None)
     def walk(parent: Policy | None, depth: int) -> None:
         for policy in children[parent.pk if parent is not None else None]:
             family = [policy.pk, *tree.below(policy.pk)]
-            # Each policy's figures are those of its own reservation, as its bar is.
             of_family = [one for member in family for one in attempts[member]]
-            over_quota = over_quota_tasks(of_family, {pk: amounts[pk] for pk in family})
+            over_quota = current.over_quota
+            if policy.parent_id is not None:
+                # Each policy's figures are those of its own reservation, as its bar is.
+                over_quota = over_quota_tasks(of_family, {pk: amounts[pk] for pk in family})
             rows.append(
                 _row(
                     policy,

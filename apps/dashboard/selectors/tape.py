@@ -9,7 +9,8 @@ from uuid import UUID
 from django.db.models import Prefetch, QuerySet
 
 from apps.accounts.models import User
-from apps.nodes.models import RETIRED_INDEX, Device, Node
+from apps.nodes.models import Device, Node
+from apps.nodes.selectors import devices_not_replaced
 from apps.policies.models import Policy, Pool
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, Member, PastTier, Task, TaskGroup
@@ -99,7 +100,7 @@ def nodes_of(pools: Collection[Pool]) -> tuple[list[Node], dict[int, list[Device
     live = Node.objects.filter(pool__in=pools, removed_at__isnull=True).order_by("name", "pk")
     nodes = list(live.defer("report", "labels", "environment"))
     devices: dict[int, list[Device]] = defaultdict(list)
-    for device in Device.objects.filter(node__in=nodes, index__lt=RETIRED_INDEX).order_by("index"):
+    for device in devices_not_replaced().filter(node__in=nodes).order_by("index"):
         devices[device.node_id].append(device)
     return nodes, devices
 

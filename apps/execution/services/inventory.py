@@ -20,6 +20,7 @@ from apps.execution.protocol.answers import Clocks, DeviceProcess, DeviceReport,
 from apps.execution.protocol.bounds import plain
 from apps.execution.protocol.requests import MemberKey, ProbeRequest, SimulatedDevice
 from apps.nodes.models import RETIRED_INDEX, Device, DeviceState, Node, NodeState
+from apps.nodes.selectors import devices_not_replaced
 from apps.policies.services import live_version_raise
 
 log = structlog.get_logger(__name__)
@@ -78,7 +79,7 @@ def node_store_inventory(node: Node, inventory: NodeInventory, clocks: Clocks) -
 def devices_elsewhere(node: Node, reported: Iterable[DeviceReport]) -> QuerySet[Device]:
     """The rows of these GPUs that other nodes give out."""
     real = [one.uuid for one in reported if not one.simulated]
-    live = Device.objects.filter(is_simulated=False, index__lt=RETIRED_INDEX)
+    live = devices_not_replaced().filter(is_simulated=False)
     claimed = live.filter(uuid__in=real, node__removed_at__isnull=True)
     return claimed.exclude(Q(node_id=node.pk) | Q(state=DeviceState.MISSING))
 

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import Count, Min
@@ -28,6 +28,15 @@ class WaitingTasks:
     codes: tuple[tuple[str, int], ...] = ()
 
 
+class _WaitingGroup(NamedTuple):
+    """The waiting tasks of a task group; `order` is that of the queue."""
+
+    order: tuple[int, bool, datetime, int]
+    tasks: int
+    oldest: datetime
+    reason: str
+
+
 NO_WAITING_TASKS = WaitingTasks()
 
 
@@ -40,8 +49,8 @@ def waiting_by_queue(queue_ids: Iterable[int] | None = None) -> defaultdict[int,
     task_groups = TaskGroup.objects.all()
     if queue_ids is not None:
         task_groups = task_groups.filter(queue__in=list(queue_ids))
-    fields = ("queue_id", "priority", "is_preemptible", "reason_code", "head_id")
-    known = {task_group.pk: task_group for task_group in task_groups.only(*fields)}
+    columns = ("pk", "queue_id", "priority", "is_preemptible", "reason_code")
+    known = {pk: values for pk, *values in task_groups.order_by().values_list(*columns)}
     tasks = Task.objects.filter(state=TaskState.QUEUED)
     if queue_ids is not None:
         tasks = tasks.filter(task_group__in=list(known))
@@ -49,31 +58,25 @@ def waiting_by_queue(queue_ids: Iterable[int] | None = None) -> defaultdict[int,
     since = Coalesce("waiting_since", "submitted_at")
     rows: Any = tasks.order_by().values_list("task_group_id")
     rows = rows.annotate(Count("pk"), Min("submitted_at"), oldest=Min(since))
-    parts: defaultdict[int, list[tuple[TaskGroup, int, datetime, datetime]]] = defaultdict(list)
+    parts: defaultdict[int, list[_WaitingGroup]] = defaultdict(list)
     for pk, count, position, oldest in rows:
-        task_group = known.get(pk or 0)
-        if task_group is not None:
-            parts[task_group.queue_id].append((task_group, count, position, oldest))
-    found: defaultdict[int, WaitingTasks] = defaultdict(WaitingTasks)
-    for queue, groups_there in parts.items():
-        # The queue waits for what its first task waits for.
-        first = min(groups_there, key=_queue_order)[0]
-        found[queue] = WaitingTasks(
-            count=sum(count for _, count, _, _ in groups_there),
-            oldest=min(oldest for _, _, _, oldest in groups_there),
-            reason=first.reason_code,
-            codes=_count_codes(
-                (task_group.reason_code, count) for task_group, count, _, _ in groups_there
-            ),
-        )
-    return found
-
-
-def _queue_order(
-    part: tuple[TaskGroup, int, datetime, datetime],
-) -> tuple[int, bool, datetime, int]:
-    task_group, _, position, _ = part
-    return -task_group.priority, task_group.is_preemptible, position, task_group.pk
+        if pk in known:
+            queue, priority, is_preemptible, reason = known[pk]
+            order = (-priority, is_preemptible, position, pk)
+            parts[queue].append(_WaitingGroup(order, count, oldest, reason))
+    return defaultdict(
+        WaitingTasks,
+        {
+            queue: WaitingTasks(
+                count=sum(one.tasks for one in groups_there),
+                oldest=min(one.oldest for one in groups_there),
+                # The queue waits for what its first task waits for.
+                reason=min(groups_there).reason,
+                codes=_count_codes((one.reason, one.tasks) for one in groups_there),
+            )
+            for queue, groups_there in parts.items()
+        },
+    )
 
 
 def own_waiting_by_queue(user: User, queue_ids: Iterable[int]) -> dict[int, int]:
