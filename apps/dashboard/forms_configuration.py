@@ -68,6 +68,8 @@ class QueueForm(ConflictCheckForm):
         "grace_s": "Time to stop, in seconds",
         "max_priority": "Highest priority",
         "max_waiting": "Waiting tasks per user",
+        "idle_warn_minutes": "Warn idle tasks after, in minutes",
+        "idle_stop_minutes": "Stop idle tasks after, in minutes",
     }
 
     def __init__(self, data: Any = None, *, queue: Queue, names: Collection[str]) -> None:

@@ -1,15 +1,19 @@
-"""Background work: sums of usage."""
+"""Background work: sums of usage, and what queues say of idle tasks."""
+
+from contextlib import ExitStack
 
 from celery import shared_task
 
+from apps.tasks.services.idle_rules import idle_rules_apply
 from apps.usage.services.sums import usage_book
 from apps.usage.services.tiers import tiers_refresh
 
 
 @shared_task(name="usage.book", ignore_result=True)
 def book_usage() -> None:
-    """Record tiers that changed, and book what attempts held."""
-    try:
-        tiers_refresh()
-    finally:
-        usage_book()
+    """Warn and stop idle tasks, record tiers that changed, and book what attempts held."""
+    with ExitStack() as steps:
+        # Each of them, whatever becomes of the others.
+        steps.callback(usage_book)
+        steps.callback(tiers_refresh)
+        idle_rules_apply()

@@ -9,8 +9,8 @@ from uuid import UUID
 from apps.core.units import MILLI
 from apps.core.upserts import rows_add
 from apps.tasks.models import AttemptUse, DeviceUse, HeldDevice
-from apps.tasks.models.gpu_use import IDLE_PERCENT, SLOT
-from apps.tasks.services.gpu_use import MS, SUMS, slot_of
+from apps.tasks.models.gpu_use import IDLE_PERCENT, MS, SLOT, slot_of
+from apps.tasks.services.gpu_use import SUMS
 from rpm.demonstration.catalog import NOTEBOOK, USERNAMES
 from rpm.demonstration.presence import active_nodes
 

@@ -76,7 +76,10 @@ def test_administrators_of_queues_set_all_of_a_queue_and_others_nothing(
     assert not queue_settings_of(alice)
 
 
-@pytest.mark.parametrize("changes", [{"max_priority": 9}, {"max_waiting": 9999}, {"grace_s": 600}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"max_priority": 9}, {"max_waiting": 9999}, {"grace_s": 600}, {"idle_warn_minutes": 90}],
+)
 def test_nobody_raises_the_limits_of_a_queue_of_their_own_team(
     example: Example, alice: User, root: User, changes: dict[str, int]
 ) -> None:
@@ -94,6 +97,8 @@ def test_nobody_raises_the_limits_of_a_queue_of_their_own_team(
 LIMITS = {
     "allow_over_quota": False,
     "max_waiting": 5,
+    "idle_warn_minutes": 30,
+    "idle_stop_minutes": 60,
     "min_runtime_s": 0,
     "max_preemptions": None,
     "grace_s": 10,
@@ -152,6 +157,7 @@ def test_of_limits_that_differ_their_own_team_gets_the_strictest(
     other, third = (Profile.objects.get(name=name) for name in ("2xGPU", "8xGPU"))
     loose = profile_connect(actor=root, policy=example.dev, profile=other)
     limits = {"max_preemptions": 3, "grace_s": 600, "min_runtime_s": 900, "max_priority": 9}
+    limits |= {"idle_warn_minutes": 59, "idle_stop_minutes": 600}
     queue_change(actor=root, queue=loose, changes=limits)
 
     queue = profile_connect(actor=own_queue_admin, policy=example.dev, profile=third)

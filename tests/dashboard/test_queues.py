@@ -164,6 +164,8 @@ def test_settings_have_a_sentence_each_and_errors_at_their_field(
         "grace_s": "30",
         "max_priority": "5",
         "max_waiting": "",
+        "idle_warn_minutes": "30",
+        "idle_stop_minutes": "60",
     }
     page = client.get(path).content.decode()
     wrong = {
@@ -171,6 +173,8 @@ def test_settings_have_a_sentence_each_and_errors_at_their_field(
         "grace_s": "99999999",
         "max_priority": "2000",
         "on_preemption": "dance",
+        "idle_warn_minutes": "4",
+        "idle_stop_minutes": "30",
     }
 
     assert page.count('class="hint"') == len(form)
@@ -181,7 +185,8 @@ def test_settings_have_a_sentence_each_and_errors_at_their_field(
     taken = client.post(path, form | {"name": example.research_queue.name})
     assert 'id="id_name_error"' in taken.content.decode()
     assert client.post(path, form).status_code == 302
-    assert Queue.objects.get(pk=example.dev_queue.pk).max_priority == 5
+    queue = Queue.objects.get(pk=example.dev_queue.pk)
+    assert (queue.max_priority, queue.idle_warn_minutes, queue.idle_stop_minutes) == (5, 30, 60)
     assert client_for(alice).get(path).status_code == 403
     assert client_for(alice).post(path, form).status_code == 403
     assert client_for(charlie).get(path).status_code == 404

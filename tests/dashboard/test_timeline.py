@@ -90,6 +90,18 @@ def line(names: ReaderNames, kind: str, **data: object) -> tuple[str, str]:
             ("Stopping", "Its time limit of 200 s is over, H100, attempt 1"),
             id="why it is stopped",
         ),
+        pytest.param(
+            "task.idle_warning",
+            {"generation": 1, "idle_minutes": 30, "minutes_left": 1},
+            (
+                "Idle warning",
+                (
+                    "attempt 1, all its GPUs idle for 30 minutes, "
+                    "it is stopped in 1 minute if it stays idle"
+                ),
+            ),
+            id="an idle task that will be stopped",
+        ),
         pytest.param("task.draft", {}, ("Created", ""), id="a new draft"),
         pytest.param("task.draft", {"from": "queued"}, ("Dequeued", ""), id="a draft again"),
         pytest.param(

@@ -25,6 +25,7 @@ SETTINGS = (
     ("on_preemption", "on_node_loss"),
     ("min_runtime_s", "max_preemptions", "grace_s"),
     ("max_priority", "max_waiting"),
+    ("idle_warn_minutes", "idle_stop_minutes"),
 )
 
 

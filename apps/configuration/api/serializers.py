@@ -24,7 +24,12 @@ from apps.nodes.selectors import (
 )
 from apps.policies.models import Policy, Pool, Profile, Queue
 from apps.policies.models.bases import NAME_LENGTH
-from apps.policies.models.policies import OnNodeLoss, OnPreemption
+from apps.policies.models.policies import (
+    LEAST_IDLE_MINUTES,
+    MOST_IDLE_MINUTES,
+    OnNodeLoss,
+    OnPreemption,
+)
 from apps.usage.selectors.current_facts import (
     current_of_policies,
     current_of_pools,
@@ -252,6 +257,8 @@ QUEUE_SETTINGS = [
     "grace_s",
     "max_priority",
     "max_waiting",
+    "idle_warn_minutes",
+    "idle_stop_minutes",
 ]
 
 
@@ -355,6 +362,12 @@ class ConnectSerializer(StrictSerializer):
     queue = serializers.CharField(max_length=63, required=False)
 
 
+def _idle_minutes() -> serializers.IntegerField:
+    return serializers.IntegerField(
+        min_value=LEAST_IDLE_MINUTES, max_value=MOST_IDLE_MINUTES, allow_null=True, required=False
+    )
+
+
 class QueueChangeSerializer(StrictSerializer):
     name = serializers.CharField(max_length=63, required=False)
     allow_over_quota = serializers.BooleanField(required=False)
@@ -369,6 +382,8 @@ class QueueChangeSerializer(StrictSerializer):
     max_waiting = serializers.IntegerField(
         min_value=0, max_value=_WHOLE, allow_null=True, required=False
     )
+    idle_warn_minutes = _idle_minutes()
+    idle_stop_minutes = _idle_minutes()
 
 
 class ReorderSerializer(StrictSerializer):

@@ -29,10 +29,14 @@ QUEUE_SETTINGS = frozenset(
         "grace_s",
         "max_priority",
         "max_waiting",
+        "idle_warn_minutes",
+        "idle_stop_minutes",
     }
 )
 INSTALLATION_SETTINGS = frozenset({"min_runtime_s", "max_preemptions", "grace_s", "max_priority"})
-OWN_TEAM_LIMITS = INSTALLATION_SETTINGS | {"max_waiting", "allow_over_quota"}
+OWN_TEAM_LIMITS = INSTALLATION_SETTINGS | {
+    *("max_waiting", "allow_over_quota", "idle_warn_minutes", "idle_stop_minutes")
+}
 # The most policies that a tenant's administrators create below its top; every revision has them.
 MOST_POLICIES = 500
 Totals = Mapping[tuple[int, str], int]

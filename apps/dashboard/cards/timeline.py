@@ -42,6 +42,8 @@ TASK_EVENTS: Mapping[str, tuple[str, str, str]] = {
     "task.aborted": ("wait", "ban", "Aborted"),
     "task.rejected": ("bad", "circle-alert", "Rejected"),
     "task.lost": ("bad", "unplug", "Lost"),
+    "task.idle_warning": ("warn", "hourglass", "Idle warning"),
+    "task.idle_warning_withdrawn": ("wait", "info", "Idle warning withdrawn"),
 }
 _UNKNOWN = ("wait", "info", "")
 # States from which going into a queue is a person's doing, not a return.
@@ -124,6 +126,10 @@ def _details(data: Mapping[str, Any], names: ReaderNames) -> list[str]:
         words.append(f"attempt {data['generation']}")
     if data.get("tier"):
         words.append(str(data["tier"]).replace("_", " "))
+    if data.get("idle_minutes"):
+        words.append(f"all its GPUs idle for {plural(data['idle_minutes'], 'minute')}")
+    if data.get("minutes_left"):
+        words.append(f"it is stopped in {plural(data['minutes_left'], 'minute')} if it stays idle")
     words.append(_next_step(data, names))
     if data.get("exit_code") is not None:
         words.append(f"exit code {data['exit_code']}")

@@ -93,6 +93,8 @@ class QueueEntry(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
     grace_s: int = 30
     max_priority: int = 0
     max_waiting: int | None = None
+    idle_warn_minutes: int | None = None
+    idle_stop_minutes: int | None = None
 
 
 class PolicyEntry(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

@@ -1,6 +1,7 @@
 """Policies with their amounts, and the queues that connect them to profiles."""
 
 from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 
@@ -14,6 +15,10 @@ QUEUE_NAME = RegexValidator(
     r"^[a-z0-9][a-z0-9._-]{0,62}$",
     "Use 1 to 63 small letters, digits, dot, dash or underscore; begin with letter or digit.",
 )
+
+
+# Shorter pauses are part of the work; samples of GPUs are kept for twice as long.
+LEAST_IDLE_MINUTES, MOST_IDLE_MINUTES = 5, 7 * 24 * 60
 
 
 class Policy(Removable, Pausable):
@@ -188,6 +193,18 @@ class Queue(Removable, Pausable):
     max_waiting = models.PositiveIntegerField(
         null=True, blank=True, help_text="Waiting tasks of one person; empty: no limit."
     )
+    idle_warn_minutes = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(LEAST_IDLE_MINUTES), MaxValueValidator(MOST_IDLE_MINUTES)],
+        help_text="A task is warned once all its GPUs were idle for so long; empty: never.",
+    )
+    idle_stop_minutes = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(LEAST_IDLE_MINUTES), MaxValueValidator(MOST_IDLE_MINUTES)],
+        help_text="A warned task is stopped once it was idle for so long; empty: never.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -201,7 +218,27 @@ class Queue(Removable, Pausable):
                 name="queue_once_per_policy",
                 violation_error_message="This profile is connected to the policy already.",
             ),
+            models.CheckConstraint(
+                condition=models.Q(idle_stop_minutes__isnull=True)
+                | models.Q(
+                    idle_warn_minutes__isnull=False,
+                    idle_stop_minutes__gt=models.F("idle_warn_minutes"),
+                ),
+                name="queue_idle_stop_after_warning",
+                violation_error_message="Idle tasks are warned before they are stopped.",
+            ),
         ]
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """As the constraint, naming the field.
+
+        Raises:
+            ValidationError: an idle task would be stopped without a warning before.
+        """
+        warn, stop = self.idle_warn_minutes, self.idle_stop_minutes
+        if stop is not None and (warn is None or stop <= warn):
+            problem = "Idle tasks are warned first: choose more minutes than for the warning."
+            raise ValidationError({"idle_stop_minutes": problem})

@@ -1,7 +1,7 @@
 """Tasks, their attempts, what those hold, and what they wrote."""
 
 from apps.tasks.models.attempts import Attempt, AttemptLog, HeldDevice, Member, PastTier
-from apps.tasks.models.gpu_use import AttemptUse, DeviceUse
+from apps.tasks.models.gpu_use import AttemptUse, DeviceUse, IdleExemption, IdleWarning
 from apps.tasks.models.permissions import TaskGroupPermission, TaskUserPermission
 from apps.tasks.models.tasks import IdempotencyKey, ReasonChange, Task, TaskGroup
 
@@ -12,6 +12,8 @@ __all__ = [
     "DeviceUse",
     "HeldDevice",
     "IdempotencyKey",
+    "IdleExemption",
+    "IdleWarning",
     "Member",
     "PastTier",
     "ReasonChange",

@@ -1,11 +1,14 @@
 """How much attempts use the GPUs that they hold: sampled on nodes once a minute."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from django.conf import settings
 from django.db import models
 
 from apps.tasks.models.attempts import Attempt, HeldDevice
+from apps.tasks.models.tasks import Task
 
+MS = timedelta(milliseconds=1)
 SLOT = timedelta(minutes=5)
 # A sample stands for the time since the one before, but for no more than this.
 SAMPLE_MOST = timedelta(minutes=2)
@@ -13,6 +16,12 @@ SAMPLE_MOST = timedelta(minutes=2)
 IDLE_PERCENT = 5
 # Use that stops for less is not idle time.
 PAUSE = timedelta(minutes=5)
+
+
+def slot_of(at: datetime) -> datetime:
+    """The beginning of its five minutes, in UTC."""
+    at = at.astimezone(UTC)
+    return at.replace(minute=at.minute - at.minute % 5, second=0, microsecond=0)
 
 
 class DeviceUse(models.Model):
@@ -94,3 +103,37 @@ class AttemptUse(models.Model):
     def energy_wh(self) -> float:
         """In watt hours; 0 where the GPUs do not tell their power."""
         return round(self.energy_mj / 3_600_000, 1)
+
+
+class IdleWarning(models.Model):
+    """Given to the owner of a running attempt whose GPUs have all been idle since `since`.
+
+    It is stopped at `stop_at` at the earliest, `stop_minutes` being the rule of its queue then;
+    both are null where the queue only warns. The row goes when the task uses its GPUs again.
+    """
+
+    attempt = models.OneToOneField(
+        Attempt, primary_key=True, on_delete=models.CASCADE, related_name="idle_warning"
+    )
+    since = models.DateTimeField()
+    warned_at = models.DateTimeField()
+    stop_minutes = models.PositiveIntegerField(null=True)
+    stop_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"idle warning of {self.attempt_id}"
+
+
+class IdleExemption(models.Model):
+    """A task that may be idle, whatever its queue says, as long as it stays in that queue."""
+
+    task = models.OneToOneField(
+        Task, primary_key=True, on_delete=models.CASCADE, related_name="idle_exemption"
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"idle exemption of {self.task_id}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,9 +13,8 @@ from apps.core.units import MILLI
 from apps.core.upserts import rows_add
 from apps.nodes.models import Node
 from apps.tasks.models import AttemptUse, DeviceUse, HeldDevice
-from apps.tasks.models.gpu_use import IDLE_PERCENT, SAMPLE_MOST, SLOT
+from apps.tasks.models.gpu_use import IDLE_PERCENT, MS, SAMPLE_MOST, SLOT, slot_of
 
-MS = timedelta(milliseconds=1)
 # After a larger jump back the new time is believed.
 MOST_AHEAD = timedelta(hours=1)
 # More percent is nonsense, and so is more than 10 kW; of shares memory is bounded as well.
@@ -189,9 +188,3 @@ def _slots(since: datetime, until: datetime) -> Iterator[tuple[datetime, int]]:
         stop = min(until, slot + SLOT)
         yield slot, (stop - at) // MS
         at = stop
-
-
-def slot_of(at: datetime) -> datetime:
-    """The beginning of its five minutes, in UTC."""
-    at = at.astimezone(UTC)
-    return at.replace(minute=at.minute - at.minute % 5, second=0, microsecond=0)

@@ -9,9 +9,9 @@ from rest_framework import serializers
 from apps.core.serializers import StrictSerializer
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models.gpu_use import IDLE_PERCENT
+from apps.tasks.selectors.idle_attempts import IDLE_AFTER
 from apps.usage.exports import COUNTED, USE, gpu_s
 from apps.usage.models import WAIT_BUCKETS, Rate
-from apps.usage.selectors.idle_attempts import IDLE_AFTER
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.rates import cost_of, is_removable
 from apps.usage.selectors.report import HOUR, UsageLine, UsageReport, UsageSums

@@ -3,22 +3,16 @@
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
-
-from django.db.models import Exists, OuterRef, QuerySet
-from django.db.models.functions import Coalesce, Greatest
 
 from apps.accounts.models import User
 from apps.core import clock
 from apps.core.units import milli_text
-from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
-from apps.tasks.models import Attempt, DeviceUse, HeldDevice
-from apps.tasks.models.gpu_use import SLOT
+from apps.tasks.models import Attempt
+from apps.tasks.selectors.idle_attempts import IDLE_AFTER, attempts_idle
 from apps.tasks.selectors.visibility import tasks_seen_with_queue
 from apps.usage.selectors.current_usage import GPU
 
-IDLE_AFTER = timedelta(minutes=15)
 MOST_LISTED = 200
 _NAMED = ("task__owner", "policy", "queue")
 # Without the content of tasks.
@@ -64,7 +58,9 @@ def idle_attempts(
     """
     now = now or clock.now()
     visible = tasks_seen_with_queue(viewer).order_by().values("pk")
-    rows = _idle(after, now).filter(task__in=visible).select_related(*_NAMED).only(*_COLUMNS)
+    rows = (
+        attempts_idle(after, now).filter(task__in=visible).select_related(*_NAMED).only(*_COLUMNS)
+    )
     found = [
         IdleAttempt(
             task_id=one.task_id,
@@ -86,27 +82,9 @@ def idle_attempts(
 def idle_gpu_by_policy(*, after: timedelta = IDLE_AFTER) -> Counter[int]:
     """Thousandths of GPU that idle tasks of each policy itself hold, in one query."""
     found: Counter[int] = Counter()
-    for one in _idle(after, clock.now()):
+    for one in attempts_idle(after, clock.now()):
         found[one.policy_id] += _gpu(one)
     return found
-
-
-def _idle(after: timedelta, now: datetime) -> "QuerySet[Any]":
-    """Only what is known: sampled in the last five minutes, and each of its GPUs in the last 15."""
-    held = HeldDevice.objects.filter(member__attempt=OuterRef("pk"), released_at__isnull=True)
-    lately = DeviceUse.objects.filter(held=OuterRef("pk"), at__gte=now - IDLE_AFTER, known_ms__gt=0)
-    return (
-        Attempt.objects.filter(
-            # Of a gang, nodes can be silent.
-            ~Exists(held.exclude(Exists(lately))),
-            state__in=LIVE_ATTEMPT_STATES,
-            use__sampled_at__gte=now - SLOT,
-            use__known_ms__gt=0,
-            started_at__isnull=False,
-        )
-        .annotate(idle_since=Greatest(Coalesce("use__used_at", "started_at"), "started_at"))
-        .filter(idle_since__lte=now - after)
-    )
 
 
 def _gpu(attempt: Attempt) -> int:

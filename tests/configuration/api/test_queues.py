@@ -69,3 +69,42 @@ def test_a_queue_is_found_by_name_first(admin: APIClient, example: Example) -> N
     Queue.objects.filter(name="dev-4xgpu").update(name=str(other))
 
     assert admin.get(f"{V1}/queues/{other}/").json()["policy"]["name"] == "Dev"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"idle_warn_minutes": 4}, "idle_warn_minutes"),
+        ({"idle_stop_minutes": 10_081, "idle_warn_minutes": 30}, "idle_stop_minutes"),
+        ({"idle_stop_minutes": 60}, "idle_stop_minutes"),
+        ({"idle_stop_minutes": 30, "idle_warn_minutes": 30}, "idle_stop_minutes"),
+        ({"idle_stop_minutes": "soon", "idle_warn_minutes": 30}, "idle_stop_minutes"),
+    ],
+)
+def test_an_idle_rule_that_cannot_be_names_its_field(
+    admin: APIClient, example: Example, given: dict[str, object], field: str
+) -> None:
+    path = f"{V1}/queues/{example.dev_queue.name}/"
+    refused = admin.patch(path, given, format="json")
+
+    assert (refused.status_code, list(refused.json()["fields"])) == (400, [field])
+    example.dev_queue.refresh_from_db()
+    assert example.dev_queue.idle_warn_minutes is None
+
+
+def test_an_idle_rule_is_set_changed_and_removed(admin: APIClient, example: Example) -> None:
+    path = f"{V1}/queues/{example.dev_queue.name}/"
+    for rule in ((30, 60), (30, None), (None, None)):
+        changes = dict(zip(("idle_warn_minutes", "idle_stop_minutes"), rule, strict=True))
+        answer = admin.patch(path, changes, format="json")
+        assert answer.status_code == 200, answer.json()
+        assert {name: answer.json()[name] for name in changes} == changes
+        [queue] = [
+            one
+            for policy in admin.get(f"{V1}/configuration/").json()["policies"]
+            for one in policy["queues"]
+            if one["name"] == example.dev_queue.name
+        ]
+        assert {name: queue[name] for name in changes} == changes
+    assert admin.patch(path, {"idle_warn_minutes": 30, "idle_stop_minutes": 60}).status_code == 200
+    assert admin.patch(path, {"idle_warn_minutes": None}, format="json").status_code == 400

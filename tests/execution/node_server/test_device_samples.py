@@ -8,9 +8,15 @@ import pytest
 from apps.accounts.models import User
 from apps.core import clock
 from apps.execution.node_server.inventory_probe import InventoryProbe, at_once
+from apps.execution.selectors import members_to_stop
 from apps.nodes.models import Device, Node
-from apps.tasks.models import Attempt, AttemptUse, DeviceUse, HeldDevice, Member
-from tests.allocation.state import apply, begin, decided, enqueue, latest
+from apps.policies.models import Queue
+from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.models import Attempt, AttemptUse, DeviceUse, HeldDevice, IdleWarning, Member
+from apps.tasks.services.attempts.next_state import MemberResult
+from apps.tasks.services.idle_rules import idle_rules_apply
+from apps.tasks.services.members.exits import member_note_exit
+from tests.allocation.state import apply, begin, decided, enqueue, latest, states
 from tests.execution.nodes import INSTALLATION, TestedNode, installed_local, member_of
 from tests.nvml.driver import Gpu, StubDriver
 from tests.people import Example
@@ -143,3 +149,46 @@ def test_a_gpu_that_is_made_up_or_lost_is_not_sampled(
 
     sampled = DeviceUse.objects.values_list("held__device__uuid", flat=True)
     assert set(sampled) <= set(UUIDS[:2])
+
+
+def test_a_task_that_leaves_its_gpus_idle_is_warned_and_stopped_on_its_node(
+    node: SampledNode, example: Example, alice: User, stub_driver: StubDriver
+) -> None:
+    rule = {"idle_warn_minutes": 5, "idle_stop_minutes": 7}
+    Queue.objects.filter(pk=example.dev_queue.pk).update(**rule)
+    [task] = enqueue(alice, example.dev_queue)
+    apply(*decided())
+    begin(latest(task))
+    Attempt.objects.update(started_at=BEGIN)
+    Member.objects.update(started_at=BEGIN)
+    request = node.tested.launch_request("sleep", "60", task_id=str(task.pk))
+    node.tested.client.launch(request)
+    member = member_of(request)
+    node.tested.wait_for(member, lambda report: report.state == "running")
+
+    def minutes(*count: int, percent: int) -> None:
+        stub_driver.tell(*(Gpu(uuid, utilisation=percent) for uuid in UUIDS))
+        for minute in range(*count):
+            node.ask(BEGIN + minute * MINUTE)
+            idle_rules_apply()
+
+    minutes(0, 3, percent=90)
+    minutes(3, 7, percent=2)
+    assert not IdleWarning.objects.exists()
+    minutes(7, 8, percent=2)
+    assert IdleWarning.objects.get().stop_at == BEGIN + 9 * MINUTE
+    minutes(8, 9, percent=60)
+    assert not IdleWarning.objects.exists()
+    minutes(9, 15, percent=4)
+    assert states([task])[0] == TaskState.RUNNING
+    minutes(15, 16, percent=4)
+    assert states([task])[0] == TaskState.STOPPING
+
+    [stopping] = members_to_stop([node.row.pk])
+    assert stopping.attempt.task_id == task.pk
+    node.tested.stop(member, grace_s=0)
+    node.tested.wait_for_exit(member)
+    member_note_exit(member_id=stopping.pk, ended=MemberResult(143))
+    task.refresh_from_db()
+    assert task.state == TaskState.ABORTED
+    assert task.state_detail == "Stopped: idle for 7 minutes; queue dev-4xgpu stops idle tasks."

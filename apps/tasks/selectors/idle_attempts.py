@@ -1,0 +1,69 @@
+"""Attempts that hold GPUs without using them, as far as that is known."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce, Greatest
+
+from apps.core.units import MILLI
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
+from apps.tasks.models import Attempt, DeviceUse, HeldDevice
+from apps.tasks.models.gpu_use import MS, SAMPLE_MOST, SLOT, slot_of
+
+IDLE_AFTER = timedelta(minutes=15)
+
+
+def attempts_idle(after: timedelta, now: datetime) -> "QuerySet[Any]":
+    """Those whose GPUs have all been idle for so long, with the beginning as `idle_since`.
+
+    Only what is known: sampled in the last five minutes, and each of its GPUs in the last 15.
+    """
+    held = HeldDevice.objects.filter(member__attempt=OuterRef("pk"), released_at__isnull=True)
+    lately = DeviceUse.objects.filter(held=OuterRef("pk"), at__gte=now - IDLE_AFTER, known_ms__gt=0)
+    return (
+        Attempt.objects.filter(
+            # Of a gang, nodes can be silent.
+            ~Exists(held.exclude(Exists(lately))),
+            state__in=LIVE_ATTEMPT_STATES,
+            use__sampled_at__gte=now - SLOT,
+            use__known_ms__gt=0,
+            started_at__isnull=False,
+        )
+        .annotate(idle_since=Greatest(Coalesce("use__used_at", "started_at"), "started_at"))
+        .filter(idle_since__lte=now - after)
+    )
+
+
+def known_idle(attempt: Attempt, since: datetime, now: datetime) -> timedelta | None:
+    """For how long samples say that all its GPUs were idle, of the time since they were used last.
+
+    A gap between samples adds nothing, as nothing is known of it.
+
+    Returns:
+        None where one of its GPUs is simulated, shared, or was not sampled just now.
+    """
+    first = slot_of(since)
+    known = Q(uses__known_ms__gt=0)
+    held = HeldDevice.objects.filter(member__attempt=attempt, released_at__isnull=True)
+    rows = (
+        held.order_by()
+        .annotate(
+            last_at=Max("uses__at", filter=known),
+            first_ms=Coalesce(Sum("uses__known_ms", filter=Q(uses__at=first)), 0),
+            later_ms=Coalesce(Sum("uses__known_ms", filter=Q(uses__at__gt=first)), 0),
+        )
+        .values_list(
+            *("device__is_simulated", "milli", "member__node__sampled_at"),
+            *("last_at", "first_ms", "later_ms"),
+        )
+    )
+    least, recent = None, now - SAMPLE_MOST
+    for is_simulated, milli, sampled_at, last, first_ms, later_ms in rows:
+        is_known = not is_simulated and milli == MILLI and sampled_at and last
+        if not is_known or sampled_at < recent or last < slot_of(recent):
+            return None
+        # Of the five minutes in which it was used last, only what is left of them.
+        ms = min(first_ms, (first + SLOT - since) // MS) + later_ms
+        least = ms if least is None else min(least, ms)
+    return None if least is None else least * MS

@@ -1,0 +1,274 @@
+"""Rules of queues for idle tasks: warned, stopped through the grace period, never on a guess."""
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from django.db import connection, connections
+
+from apps.accounts.models import User
+from apps.events.models import AuditEntry, Event
+from apps.nodes.models import Device, Node
+from apps.policies.models import Queue
+from apps.tasks.lifecycle.states import AttemptState, TaskState
+from apps.tasks.models import Attempt, HeldDevice, IdleWarning, Member, Task
+from apps.tasks.services.attempts.records import attempt_lock
+from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
+from apps.tasks.services.idle_rules import idle_rules_apply
+from tests.allocation.state import apply, begin, decided, end, enqueue, latest, make_node
+from tests.people import Example
+
+pytestmark = pytest.mark.django_db
+
+BEGIN = datetime(2026, 3, 1, 10, 2, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+Assert = Callable[..., AbstractContextManager[object]]
+WARN, STOP = 15, 25
+ENDS = "Stopped: idle for 25 minutes; queue dev-4xgpu stops idle tasks."
+
+
+class IdleTask:
+    """A running task with four GPUs, whose minutes pass as a test says."""
+
+    def __init__(self, node: Node, task: Task) -> None:
+        self.node, self.task, self.at = node, task, BEGIN
+        self.sample(0)
+
+    def sample(self, percent: int | None, *, only: int = 8) -> None:
+        """What the first of its GPUs do at this moment."""
+        uuids = Device.objects.filter(node=self.node, index__lt=only).values_list("uuid", flat=True)
+        samples = [DeviceSample(uuid, 1, percent, None) for uuid in uuids]
+        device_samples_record(self.node, samples, {}, now=self.at)
+
+    def minutes(self, count: int, percent: int | None = 0, *, only: int = 8) -> None:
+        """Samples and the periodic job, each minute."""
+        for _ in range(count):
+            self.at += MINUTE
+            self.sample(percent, only=only)
+            idle_rules_apply(now=self.at)
+
+    def kinds(self) -> list[str]:
+        """The events of idle tasks, the oldest first."""
+        rows = Event.objects.filter(kind__contains="idle", object_id=str(self.task.pk))
+        return [
+            kind.removeprefix("task.")
+            for kind in rows.order_by("pk").values_list("kind", flat=True)
+        ]
+
+    @property
+    def state(self) -> str:
+        return Task.objects.values_list("state", flat=True).get(pk=self.task.pk)
+
+
+@pytest.fixture
+def node(example: Example) -> Node:
+    return make_node(example.h100, name="h1")
+
+
+@pytest.fixture
+def queue(example: Example) -> Queue:
+    rule = {"idle_warn_minutes": WARN, "idle_stop_minutes": STOP}
+    Queue.objects.filter(pk=example.dev_queue.pk).update(**rule)
+    example.dev_queue.refresh_from_db()
+    return example.dev_queue
+
+
+@pytest.fixture
+def idle(queue: Queue, alice: User, node: Node) -> IdleTask:
+    [task] = enqueue(alice, queue)
+    apply(*decided())
+    begin(latest(task))
+    Attempt.objects.update(allocated_at=BEGIN, started_at=BEGIN)
+    Member.objects.update(started_at=BEGIN)
+    return IdleTask(node, task)
+
+
+def test_an_idle_task_is_warned_once_and_then_stopped_as_aborted(idle: IdleTask) -> None:
+    idle.minutes(WARN - 1)
+    assert not IdleWarning.objects.exists()
+
+    idle.minutes(1)
+    warning = IdleWarning.objects.get()
+    assert (warning.since, warning.stop_at) == (BEGIN, BEGIN + STOP * MINUTE)
+    [event] = Event.objects.filter(kind="task.idle_warning")
+    assert event.data["minutes_left"] == STOP - WARN
+
+    idle.minutes(STOP - WARN - 1)
+    assert (idle.state, idle.kinds()) == (TaskState.RUNNING, ["idle_warning"])
+
+    idle.minutes(1)
+    attempt = latest(idle.task)
+    assert (idle.state, attempt.state) == (TaskState.STOPPING, AttemptState.STOPPING)
+    assert (attempt.stop_target, attempt.stop_detail) == (TaskState.ABORTED, ENDS)
+    assert not attempt.is_preempted
+    assert not IdleWarning.objects.exists()
+    entry = AuditEntry.objects.get(verb="task.stopped_idle")
+    assert (entry.object_id, entry.reason) == (str(idle.task.pk), ENDS)
+
+    idle.minutes(3)
+    assert Event.objects.filter(kind="task.stopping").count() == 1
+    end(attempt, code=0)
+    idle.task.refresh_from_db()
+    assert (idle.task.state, idle.task.state_detail) == (TaskState.ABORTED, ENDS)
+    assert AuditEntry.objects.filter(verb="task.stopped_idle").count() == 1
+
+
+@pytest.mark.parametrize("percent", [50, None])
+def test_the_warning_is_withdrawn_when_it_is_not_known_to_be_idle_any_more(
+    idle: IdleTask, percent: int | None
+) -> None:
+    idle.minutes(WARN + 2)
+    idle.minutes(1, percent)
+
+    assert not IdleWarning.objects.exists()
+    assert idle.kinds() == ["idle_warning", "idle_warning_withdrawn"]
+
+    idle.minutes(WARN)
+    assert IdleWarning.objects.get().stop_at == idle.at + (STOP - WARN) * MINUTE
+    idle.minutes(STOP - WARN)
+    assert idle.state == TaskState.STOPPING
+
+
+def test_a_gap_between_samples_is_no_idle_time(idle: IdleTask) -> None:
+    idle.minutes(WARN - 5)
+    idle.at += 8 * 60 * MINUTE
+    idle.minutes(3)
+    assert not IdleWarning.objects.exists(), "the gap counts for two minutes"
+
+    idle.minutes(1)
+    warning = IdleWarning.objects.get()
+    assert warning.stop_at == idle.at + (STOP - WARN) * MINUTE
+
+    idle.at += 8 * 60 * MINUTE
+    idle.minutes(1)
+    assert idle.state == TaskState.RUNNING
+    warning.refresh_from_db()
+    assert warning.stop_at == idle.at + (STOP - WARN - 2) * MINUTE, "later than was said at first"
+    idle.minutes(STOP - WARN - 2)
+    assert idle.state == TaskState.STOPPING
+
+
+def test_a_clock_that_jumps_stops_nothing_early(idle: IdleTask) -> None:
+    idle.minutes(WARN)
+    idle.at += 3 * 60 * MINUTE
+    idle.minutes(3)
+    idle.at -= 3 * 60 * MINUTE
+    idle.minutes(3)
+
+    assert idle.state == TaskState.RUNNING
+    idle_rules_apply(now=idle.at + 60 * MINUTE)
+    assert idle.state == TaskState.RUNNING, "a node that is silent now"
+
+
+def test_a_gpu_of_which_nothing_is_known_keeps_the_task(idle: IdleTask) -> None:
+    devices = HeldDevice.objects.order_by("device__index")
+    idle.minutes(WARN + 10, only=devices[3].device.index)
+
+    assert not IdleWarning.objects.exists()
+    assert idle.state == TaskState.RUNNING
+
+
+@pytest.mark.parametrize("change", ["simulated", "share"])
+def test_simulated_gpus_and_shares_are_neither_warned_nor_stopped(
+    idle: IdleTask, change: str
+) -> None:
+    idle.minutes(WARN)
+    IdleWarning.objects.all().delete()
+    if change == "simulated":
+        Device.objects.update(is_simulated=True)
+    else:
+        HeldDevice.objects.update(milli=500)
+
+    idle_rules_apply(now=idle.at)
+    assert not IdleWarning.objects.exists()
+
+
+def test_a_rule_that_changes_warns_again_and_one_that_goes_withdraws(
+    idle: IdleTask, queue: Queue
+) -> None:
+    Queue.objects.filter(pk=queue.pk).update(idle_stop_minutes=None)
+    idle.minutes(STOP + 60)
+    assert idle.state == TaskState.RUNNING
+    assert IdleWarning.objects.get().stop_at is None
+
+    Queue.objects.filter(pk=queue.pk).update(idle_stop_minutes=STOP)
+    idle.minutes(1)
+    assert IdleWarning.objects.get().stop_at == idle.at + (STOP - WARN) * MINUTE
+    assert idle.kinds() == ["idle_warning"] * 2
+
+    Queue.objects.filter(pk=queue.pk).update(idle_warn_minutes=None, idle_stop_minutes=None)
+    idle.minutes(STOP)
+    assert idle.kinds() == [*["idle_warning"] * 2, "idle_warning_withdrawn"]
+    assert idle.state == TaskState.RUNNING
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_task_that_ends_meanwhile_is_left_alone(
+    idle: IdleTask, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle.minutes(WARN)
+    attempt = latest(idle.task)
+    if ends:
+        end(attempt, code=0, is_stop_asked=False)
+    else:
+        Attempt.objects.update(state=AttemptState.SUSPECT)
+    idle.minutes(STOP)
+
+    assert IdleWarning.objects.exists() is not ends
+    assert idle.state == (TaskState.COMPLETED if ends else TaskState.RUNNING)
+    assert idle.kinds() == ["idle_warning"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_runs_at_once_warn_and_stop_once(
+    idle: IdleTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("one writer at a time needs no lock")
+
+    def both() -> None:
+        found = threading.Barrier(2)
+
+        def lock(attempt_id: UUID) -> Attempt:
+            found.wait(20)
+            return attempt_lock(attempt_id)
+
+        def run() -> None:
+            try:
+                idle_rules_apply(now=idle.at)
+            finally:
+                connections.close_all()
+
+        monkeypatch.setattr("apps.tasks.services.idle_rules.attempt_lock", lock)
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        monkeypatch.undo()
+
+    idle.minutes(WARN - 1)
+    idle.at += MINUTE
+    idle.sample(0)
+    both()
+    assert (IdleWarning.objects.count(), idle.kinds()) == (1, ["idle_warning"])
+
+    idle.minutes(STOP - WARN - 1)
+    idle.at += MINUTE
+    idle.sample(0)
+    both()
+    assert Event.objects.filter(kind="task.stopping").count() == 1
+    assert AuditEntry.objects.filter(verb="task.stopped_idle").count() == 1
+
+
+def test_a_run_without_rules_asks_little(
+    idle: IdleTask,
+    queue: Queue,
+    django_assert_num_queries: Assert,
+) -> None:
+    Queue.objects.update(idle_warn_minutes=None, idle_stop_minutes=None)
+    with django_assert_num_queries(2):
+        idle_rules_apply(now=idle.at)
