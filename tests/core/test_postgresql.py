@@ -5,12 +5,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import OperationalError, connection
+from django.db import DataError, OperationalError, connection, transaction
 
 from apps.allocation.models import PassState
 from apps.core.postgresql.base import DatabaseWrapper
@@ -146,3 +147,21 @@ def test_a_host_that_is_gone_is_noticed(proxy: SilentProxy) -> None:
     assert found["connect_timeout"] == "10"
     assert found["tcp_user_timeout"] == "30000"
     assert found["keepalives_idle"] == "15"
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+@pytest.mark.parametrize("text", ["2026-03-01T12:00:00.120000+00:00", "0001-01-02T00:00:00+00:00"])
+def test_moments_are_read_as_they_are_stored(text: str, zone: str) -> None:
+    wanted = datetime.fromisoformat(text)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL TimeZone = %s", [zone])
+        cursor.execute("SELECT %s::timestamptz, '2026-03-01 12:00'::timestamp", [wanted])
+
+        assert cursor.fetchone() == (wanted, datetime(2026, 3, 1, 12))  # noqa: DTZ001  # it has no zone
+
+
+def test_a_moment_that_python_does_not_have_is_a_fault_of_the_data() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 'infinity'::timestamptz")
+        with pytest.raises(DataError, match="infinity"):
+            cursor.fetchone()

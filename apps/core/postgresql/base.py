@@ -5,6 +5,7 @@ whose other end is gone (keepalives). What remains is a server or a network devi
 data and never answers: psycopg waits for it without a bound.
 """
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -12,10 +13,28 @@ import psycopg
 import psycopg.sql
 from django.db.backends.postgresql import base, operations
 from django.db.backends.utils import CursorWrapper
-from psycopg.abc import PQGen
+from psycopg.abc import Buffer, PQGen
 from psycopg.errors import IdleInTransactionSessionTimeout, _WaitTimeout
+from psycopg.types.datetime import TimestamptzLoader
 
 T = TypeVar("T")
+
+
+class MomentLoader(TimestamptzLoader):
+    """Reads what the server writes of a moment with the parser of `datetime` itself.
+
+    That of psycopg is Python where Django extends it, and was a third of the time of large pages.
+    """
+
+    # Django replaces loaders of another time zone than the connection's.
+    timezone = UTC
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            return datetime.fromisoformat(str(data, "ascii"))
+        except ValueError:
+            # Infinity and years before Christ, for which psycopg has its errors.
+            return super().load(data)
 
 
 class BoundedConnection(psycopg.Connection[Any]):
@@ -29,6 +48,7 @@ class BoundedConnection(psycopg.Connection[Any]):
     ) -> "BoundedConnection":
         made = super().connect(conninfo, **options)
         made.silent_most_s = silent_most_s
+        made.adapters.register_loader("timestamptz", MomentLoader)
         return made
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:

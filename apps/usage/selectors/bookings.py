@@ -9,14 +9,15 @@ from uuid import UUID
 
 from django.db.models import (
     BooleanField,
+    Case,
     Count,
     Exists,
     ExpressionWrapper,
-    F,
     OuterRef,
     Q,
     QuerySet,
     Subquery,
+    When,
 )
 from django.db.models.functions import Coalesce
 
@@ -106,13 +107,18 @@ def _rows(attempts: QuerySet[Attempt]) -> QuerySet[Attempt, dict[str, Any]]:
         task=OuterRef("task_id"), generation=OuterRef("generation") - 1
     ).values("ended_at")
     stopped = Member.objects.filter(WAS_STOPPED, attempt=OuterRef("pk"))
+    # What only a first booking needs is not looked up for others.
+    is_first = Q(booked_until__isnull=True)
     rows: QuerySet[Attempt, dict[str, Any]] = attempts.annotate(
-        before_ended_at=Subquery(before),
+        before_ended_at=Case(When(is_first, then=Subquery(before))),
         was_preempted=ExpressionWrapper(
             Q(is_preempted=True) & Exists(stopped), output_field=BooleanField()
         ),
-        waits_since=Coalesce(
-            F("task__waiting_since"), F("task__submitted_at"), F("task__created_at")
+        waits_since=Case(
+            When(
+                is_first,
+                then=Coalesce("task__waiting_since", "task__submitted_at", "task__created_at"),
+            )
         ),
     ).values(
         *("pk", "policy_id", "pool_id", "queue_id", "task__owner_id", "tier", "request"),
