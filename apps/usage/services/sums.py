@@ -30,7 +30,7 @@ from apps.usage.selectors.use_bookings import bookings_of_uses, uses_to_book
 log = structlog.get_logger(__name__)
 
 RUN_S = 20.0
-ATTEMPTS_AT_ONCE = 500
+ATTEMPTS_AT_ONCE = 1000
 
 # The columns of each table that identify a row, besides `at`.
 KEYS: dict[type[Measures], tuple[str, ...]] = {
