@@ -36,8 +36,6 @@ SCRIPTS = {
     "lit-html/directive-helpers.js": "lit/directive-helpers.js",
     "lit-html/directives/repeat.js": "lit/directives/repeat.js",
     "sortablejs/Sortable.min.js": "sortable.js",
-    "uplot/dist/uPlot.iife.min.js": "uplot.js",
-    "uplot/dist/uPlot.min.css": "uplot.css",
 }
 
 

@@ -11,6 +11,7 @@ from apps.dashboard.views import (
     credentials,
     editor,
     groups,
+    history,
     identity,
     node_add,
     node_changes,
@@ -37,7 +38,7 @@ from apps.dashboard.views import (
 urlpatterns: list[URLPattern] = [
     path("", overview.overview_page, name="overview"),
     path("overview/activity/", overview.overview_activity, name="overview_activity"),
-    path("overview/history/", overview.overview_history, name="overview_history"),
+    path("overview/history/", history.overview_history, name="overview_history"),
     path("tape/", tape.tape_page, name="tape"),
     path("tape/starts/", tape.tape_starts, name="tape_starts"),
     path("usage/", usage.usage_page, name="usage"),
@@ -159,7 +160,7 @@ urlpatterns: list[URLPattern] = [
     path("policies/sparklines/", policies.policy_sparklines, name="policy_sparklines"),
     path("policies/<int:pk>/", policies.policy_detail, name="policy_detail"),
     path("policies/<int:pk>/can-start/", policies.policy_can_start, name="policy_can_start"),
-    path("policies/<int:pk>/usage/", policies.policy_usage, name="policy_usage"),
+    path("policies/<int:pk>/history/", history.policy_history, name="policy_history"),
     path("policies/<int:pk>/edit/", policy_changes.policy_edit, name="policy_edit"),
     path("policies/<int:pk>/connect/", policy_changes.policy_connect, name="policy_connect"),
     path(
@@ -175,6 +176,7 @@ urlpatterns: list[URLPattern] = [
     path("policies/<int:pk>/delete/", policy_changes.policy_delete, name="policy_delete"),
     path("queues/", queues.queue_list, name="queue_list"),
     path("queues/<int:pk>/", queues.queue_detail, name="queue_detail"),
+    path("queues/<int:pk>/history/", history.queue_history, name="queue_history"),
     path("queues/<int:pk>/order/", queues.queue_order, name="queue_order"),
     path("queues/<int:pk>/pause/", queues.queue_pause_page, name="queue_pause"),
     path("queues/<int:pk>/resume/", queues.queue_resume_now, name="queue_resume"),
@@ -190,6 +192,8 @@ urlpatterns: list[URLPattern] = [
     ),
     path("settings/resources/switch/", resources.resource_switch, name="resource_switch"),
     path("settings/resources/pools/<int:pk>/", resources.pool_info, name="pool_info"),
+    path("settings/resources/pools/<int:pk>/usage/", resources.pool_usage, name="pool_usage"),
+    path("settings/resources/pools/<int:pk>/history/", history.pool_history, name="pool_history"),
     path("settings/resources/pools/<int:pk>/pause/", resources.pool_pause_page, name="pool_pause"),
     path(
         "settings/resources/pools/<int:pk>/resume/", resources.pool_resume_now, name="pool_resume"
@@ -232,6 +236,7 @@ urlpatterns: list[URLPattern] = [
     ),
     path("nodes/", nodes.node_list, name="node_list"),
     path("nodes/<int:pk>/", nodes.node_detail, name="node_detail"),
+    path("nodes/<int:pk>/history/", history.node_history, name="node_history"),
     path("nodes/add/", node_add.node_add_page, name="node_add"),
     path("nodes/<int:pk>/edit/", node_changes.node_edit_page, name="node_edit"),
     path("nodes/<int:pk>/host-key/", node_changes.node_rekey_page, name="node_rekey"),

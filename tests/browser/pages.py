@@ -88,8 +88,8 @@ def violations(page: Page, axe: str) -> list[str]:
 
 
 def details(page: Page, site: Installation) -> list[str]:
-    """Addresses of a policy in both modes, a queue, a node, a waiting and a running task, a person
-    and a group.
+    """Addresses of a policy in both modes, a queue, a node, a waiting and a running task, a person,
+    a group and a pool.
     """
     links = []
     lists = (
@@ -105,4 +105,6 @@ def details(page: Page, site: Installation) -> list[str]:
         page.goto(site.address + path)
         link = page.locator(f"tbody a[href^='/{kind}/']").first
         links.append(link.get_attribute("href") or "")
-    return [links[0], f"{links[0]}edit/", *links[1:]]
+    page.goto(f"{site.address}/settings/resources/")
+    pool = page.locator(".pool-card h3 a").first.get_attribute("href") or ""
+    return [links[0], f"{links[0]}edit/", *links[1:], pool]

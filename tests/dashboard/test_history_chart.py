@@ -9,24 +9,23 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from apps.access.selectors import pools_visible_to
 from apps.accounts.models import User
 from apps.configuration.services.policies import policy_change, policy_create
 from apps.dashboard.cards.history_chart import (
-    HistoryChart,
     HistoryQuery,
-    Series,
-    history_chart,
     load_history_chart,
     series_of,
 )
+from apps.dashboard.cards.history_picture import HistoryChart, Series, history_chart
+from apps.dashboard.cards.history_subjects import overview_subject
 from apps.dashboard.cards.time_axis import time_marks
 from apps.policies.models import Pool
 from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, PastTier, Task
 from apps.tasks.services.queue_order import task_change_queue
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.usage_history import SplitHistory
+from apps.usage.selectors.usage_history import HistoryScope, SplitHistory
+from apps.usage.selectors.used_history import UsedHistory
 from apps.usage.selectors.waiting_history import waiting_history
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import text
@@ -35,6 +34,7 @@ from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 AT = datetime(2026, 3, 9, 12, tzinfo=UTC)
+UNKNOWN, UTC_ZONE = UsedHistory((), None), ZoneInfo("UTC")
 NINE = [f"pool {number}" for number in range(9)]
 
 
@@ -52,7 +52,8 @@ def held(
 
 
 def chart_for(user: User, query: str = "") -> HistoryChart:
-    found = load_history_chart(user, HistoryQuery.parse(query), list(pools_visible_to(user)))
+    subject = overview_subject(user)
+    found = load_history_chart(user, HistoryQuery.parse(query), subject)
     assert found is not None
     return found
 
@@ -90,7 +91,7 @@ def test_somebody_without_policies_sees_no_chart(client_for: ClientFor) -> None:
     outsider = User.objects.create(username="outsider")
 
     assert "/overview/history/" not in client_for(outsider).get("/").content.decode()
-    assert "No task of a policy" in text(client_for(outsider).get("/overview/history/"))
+    assert "No task that you see held GPUs" in text(client_for(outsider).get("/overview/history/"))
 
 
 @pytest.mark.usefixtures("held")
@@ -225,7 +226,7 @@ def test_a_task_that_waits_again_elsewhere_takes_nothing_from_its_old_policy(
     )
 
     began = now - timedelta(hours=24)
-    waited = waiting_history([example.dev.pk], began=began, until=now, steps=24)
+    waited = waiting_history(HistoryScope([example.dev.pk]), began=began, until=now, steps=24)
 
     assert [round(one, -2) for one in waited[5:]] == [4000] * 19
 
@@ -235,7 +236,7 @@ def test_however_much_waits_what_is_held_stays_readable() -> None:
     at = (AT + timedelta(hours=1), AT + timedelta(hours=2))
 
     chart = history_chart(
-        SplitHistory(AT, at, {}), series, (0, 99000), 4000, hours=24, zone=ZoneInfo("UTC")
+        SplitHistory(AT, at, {}), series, (0, 99000), 4000, used=UNKNOWN, hours=24, zone=UTC_ZONE
     )
 
     assert chart is not None
@@ -252,7 +253,7 @@ def test_areas_are_stacked_step_lines() -> None:
     at = tuple(AT + timedelta(hours=step + 1) for step in range(4))
 
     chart = history_chart(
-        SplitHistory(AT, at, {}), series, (0,) * 4, None, hours=24, zone=ZoneInfo("UTC")
+        SplitHistory(AT, at, {}), series, (0,) * 4, None, used=UNKNOWN, hours=24, zone=UTC_ZONE
     )
 
     assert chart is not None
@@ -269,7 +270,7 @@ def test_the_capacity_sets_the_scale_as_well() -> None:
     at = (AT + timedelta(hours=1), AT + timedelta(hours=2))
 
     chart = history_chart(
-        SplitHistory(AT, at, {}), series, (0, 0), 16000, hours=24, zone=ZoneInfo("UTC")
+        SplitHistory(AT, at, {}), series, (0, 0), 16000, used=UNKNOWN, hours=24, zone=UTC_ZONE
     )
 
     assert chart is not None

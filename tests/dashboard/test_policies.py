@@ -167,7 +167,7 @@ def test_a_member_sees_neither_edit_nor_pool_links(
 def test_others_find_nothing_of_a_policy(
     example: Example, charlie: User, client_for: ClientFor
 ) -> None:
-    for name in ("policy_detail", "policy_can_start", "policy_usage"):
+    for name in ("policy_detail", "policy_can_start", "policy_history"):
         response = client_for(charlie).get(reverse(name, args=[example.dev.pk]))
 
         assert response.status_code == 404
@@ -179,7 +179,7 @@ def test_permissions_vanish_with_leaving_the_group(
     client = client_for(bob)
     paths = [
         reverse("policy_detail", args=[example.dev.pk]),
-        reverse("policy_usage", args=[example.dev.pk]),
+        reverse("policy_history", args=[example.dev.pk]),
         reverse("queue_detail", args=[example.dev_queue.pk]),
     ]
     assert [client.get(path).status_code for path in paths] == [200, 200, 200]

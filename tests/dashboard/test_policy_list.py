@@ -16,6 +16,7 @@ from apps.configuration.services.policies import policy_change, policy_create
 from apps.dashboard.cards.sparklines import Sparkline
 from apps.policies.models import Policy
 from apps.tasks.models import Attempt
+from apps.usage.services.sums import usage_book
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import folded, text
 from tests.dashboard.test_policies import names_in_order
@@ -98,6 +99,8 @@ def test_a_curve_shows_the_last_day_of_a_policy_and_of_those_below_it(
     earlier = run_in(submit(charlie, "a", queue=queue), example.h100, since=now - timedelta(days=2))
     Attempt.objects.filter(pk=earlier.pk).update(state="finished", ended_at=now - timedelta(days=1))
     run_in(submit(charlie, "b", queue=queue), example.h100, since=now - timedelta(hours=12))
+    # As each minute in an installation.
+    usage_book()
 
     found = curves(client_for(root))
 

@@ -10,7 +10,7 @@ from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models import Attempt
 from apps.usage.models import PolicyHour
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.usage_history import usage_history, usage_history_by
+from apps.usage.selectors.usage_history import HistoryScope, usage_history
 from apps.usage.services.sums import usage_book
 from tests.allocation.state import apply, decided, enqueue, latest, make_node
 from tests.people import Example
@@ -38,15 +38,15 @@ def test_all_hours_together_are_what_was_held(
     if is_booked:
         assert usage_book(now=now) == 2
 
-    found = usage_history_by(by, [example.dev.pk], until=now, hours=7 * 24)
+    found = usage_history(by, HistoryScope([example.dev.pk]), until=now, hours=7 * 24)
 
     [values] = found.values.values()
     hours = (now - found.began) / HOUR
     held = 4 * (29.75 + 50.5) if hours > 90 else 4 * 50.5
     assert sum(values) / 1000 * hours / len(values) == pytest.approx(held, rel=0.01)
-    assert usage_history([example.dev.pk], until=now, hours=7 * 24).values == values
     assert values[-1] == values[-20] == 4000
-    assert usage_history([example.research.pk], until=now, hours=7 * 24).highest == 0
+    other = HistoryScope([example.research.pk])
+    assert usage_history(by, other, until=now, hours=7 * 24).values == {}
 
 
 def test_tasks_that_are_removed_stay_in_it(example: Example, alice: User) -> None:
@@ -56,6 +56,7 @@ def test_tasks_that_are_removed_stay_in_it(example: Example, alice: User) -> Non
             at=now - hours * HOUR, policy=example.dev, pool=example.h100, held=8 * 3_600_000_000
         )
 
-    history = usage_history([example.dev.pk], until=now, hours=7 * 24)
+    scope = HistoryScope([example.dev.pk])
+    [values] = usage_history(UsageGroup.POLICY, scope, until=now, hours=7 * 24).values.values()
 
-    assert sum(history.values) / 1000 * 7 * 24 / 96 == pytest.approx(24, rel=0.001)
+    assert sum(values) / 1000 * 7 * 24 / 96 == pytest.approx(24, rel=0.001)

@@ -17,7 +17,7 @@ from apps.dashboard.cards.sparklines import span_words
 from apps.dashboard.cards.words import REASONS, UNKNOWN_REASON, Word
 from apps.dashboard.live import Sharing, card, topics_of
 from apps.usage.selectors.current_usage import Usage
-from apps.usage.selectors.usage_history import HOURS, history_start
+from apps.usage.selectors.usage_history import HOURS, HistoryScope, history_start
 from apps.usage.selectors.waiting_tasks import WaitingTasks, waiting_sum
 
 # Sort columns of the list, largest first. Child policies stay below their parent.
@@ -128,6 +128,8 @@ def load_policy_list(user: User, key: str) -> PolicyList:
         usage = usage.plus(row.usage)
     waiting = waiting_sum(row.waiting for row in top)
     reasons, now = _reasons(waiting), timezone.now()
+    scope = HistoryScope([row.policy.pk for row in rows])
+    began = history_start(scope, until=now, hours=HOURS)
     return PolicyList(
         rows=tuple(_shown(rows, wanted)),
         wanted=wanted,
@@ -142,7 +144,7 @@ def load_policy_list(user: User, key: str) -> PolicyList:
         waiting=waiting,
         reasons=reasons,
         reason_bar=parts([(one.word.kind, one.count) for one in reasons]),
-        span=span_words((now - history_start(until=now, hours=HOURS)).total_seconds()),
+        span=span_words((now - began).total_seconds()),
         is_admin=is_admin(user),
         topics=("policies", "overview", *topics_of("policy", [row.policy.pk for row in rows])),
     )

@@ -14,6 +14,7 @@ from apps.dashboard.layout import pause_page
 from apps.dashboard.live import key_id
 from apps.dashboard.toasts import Undo, say
 from apps.dashboard.undo import change_unless_stale, undo_event
+from apps.dashboard.views.history import history_query
 from apps.nodes.models import Node
 from apps.nodes.selectors import nodes_visible_to
 from apps.nodes.services import RESUMABLE, node_drain, node_pause, node_resume
@@ -40,9 +41,9 @@ def node_list(request: HttpRequest) -> HttpResponse:
 @login_required
 def node_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """One node."""
-    return render(
-        request, "pages/node_detail.html", {"node": _node(require_administrator(request), pk)}
-    )
+    node = _node(require_administrator(request), pk)
+    context = {"node": node, "history": history_query(request)}
+    return render(request, "pages/node_detail.html", context)
 
 
 # permission: administrators

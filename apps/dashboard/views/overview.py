@@ -6,11 +6,11 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from apps.access.selectors import policies_visible_to, pools_visible_to, queues_open_to
+from apps.access.selectors import policies_visible_to, queues_open_to
 from apps.dashboard.access import person
 from apps.dashboard.cards.activity import load_activity
-from apps.dashboard.cards.history_chart import HistoryQuery, load_history_chart
 from apps.dashboard.render import card_render
+from apps.dashboard.views.history import history_query
 
 
 # permission: every signed-in user; the card checks what it shows
@@ -37,26 +37,9 @@ def overview_page(request: HttpRequest) -> HttpResponse:
     context = {
         "may_enqueue": queues_open_to(user).exists(),
         "has_history": policies_visible_to(user).exists(),
-        "history": HistoryQuery.parse(request.META.get("QUERY_STRING", "")),
+        "history": history_query(request),
     }
     return render(request, "pages/overview.html", context)
-
-
-# permission: every signed-in user, for the policies that they see
-@require_GET
-@login_required
-@never_cache
-def overview_history(request: HttpRequest) -> HttpResponse:
-    """What was held over time."""
-    user = person(request)
-    wanted = HistoryQuery.parse(request.META.get("QUERY_STRING", ""))
-    pools = list(pools_visible_to(user))
-    context = {
-        "chart": load_history_chart(user, wanted, pools),
-        "spans": wanted.spans(),
-        "groups": wanted.groups(has_pools=bool(pools)),
-    }
-    return render(request, "overview/history.html", context)
 
 
 # permission: every signed-in user, for the tasks that they see

@@ -2,7 +2,7 @@
 
 from django.contrib.auth.decorators import login_required
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -16,22 +16,15 @@ from apps.access.selectors import (
 )
 from apps.accounts.models import User
 from apps.allocation.whatif.start_counts import start_counts
-from apps.core.units import milli_text
 from apps.dashboard.access import may_make_policies, person
 from apps.dashboard.cards.policy_list import PolicyFilter
-from apps.dashboard.cards.sparklines import Sparkline, span_words
+from apps.dashboard.cards.sparklines import Sparkline
 from apps.dashboard.cards.start_rows import start_rows
-from apps.dashboard.cards.words import duration_text
 from apps.dashboard.selectors.people import people_of
+from apps.dashboard.views.history import history_query
 from apps.policies.models import Policy, Queue
-from apps.policies.selectors import policy_applies_to, policy_family
-from apps.usage.selectors.usage_history import (
-    HOURS,
-    SPANS,
-    as_gpu,
-    usage_history,
-    usage_of_each,
-)
+from apps.policies.selectors import policy_applies_to
+from apps.usage.selectors.usage_history import HOURS, usage_of_each
 
 SPARKLINE_STEPS = 48
 # As many queues as are asked what can be started.
@@ -59,7 +52,9 @@ def policy_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """One policy with its queues and what they hold."""
     user = person(request)
     return render(
-        request, "pages/policy_detail.html", policy_context(user, policy_or_404(user, pk))
+        request,
+        "pages/policy_detail.html",
+        policy_context(user, policy_or_404(user, pk)) | {"history": history_query(request)},
     )
 
 
@@ -79,30 +74,6 @@ def policy_can_start(request: HttpRequest, pk: int) -> HttpResponse:
         "more": max(len(queues) - MOST_QUEUES, 0),
     }
     return render(request, "policies/can_start.html", context)
-
-
-# permission: members of the policy's group, and administrators
-@require_GET
-@login_required
-@never_cache
-def policy_usage(request: HttpRequest, pk: int) -> HttpResponse:
-    """Use of the last `?hours=`, for the plot; by default of a day."""
-    policy = policy_or_404(person(request), pk)
-    now = timezone.now()
-    given = request.GET.get("hours", "")
-    hours = next((one for one in SPANS if str(one) == given), HOURS)
-    history = usage_history(policy_family(policy.pk), until=now, hours=hours)
-    span_s = (now - history.began).total_seconds()
-    return JsonResponse(
-        {
-            "span": span_words(span_s, hours=hours),
-            "step": duration_text(span_s / len(history.at)),
-            "at": [int(at.timestamp()) for at in history.at],
-            "gpu": as_gpu(history.values),
-            "mean": milli_text(round(history.mean, -2)),
-            "highest": milli_text(round(history.highest, -2)),
-        }
-    )
 
 
 # permission: every signed-in user, for the policies that they see

@@ -30,6 +30,7 @@ from apps.dashboard.render import card_render
 from apps.dashboard.selectors.tasks import visible_task
 from apps.dashboard.toasts import say
 from apps.dashboard.undo import change_unless_stale, undo_event
+from apps.dashboard.views.history import history_query
 from apps.policies.models import Queue
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import task_permissions
@@ -55,6 +56,7 @@ def queue_detail(request: HttpRequest, pk: int) -> HttpResponse:
     queue = get_object_or_404(queues_visible_to(user), pk=pk)
     context = {
         "queue": queue,
+        "history": history_query(request),
         "may_enqueue": queues_open_to(user).filter(pk=pk).exists(),
         "may_manage": queues_managed_by(user).filter(pk=pk).exists(),
         "may_pause": _may_pause(user, queue),

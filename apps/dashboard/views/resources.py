@@ -13,13 +13,14 @@ from apps.configuration.services.pools import (
     pool_resume,
     resource_management_switch,
 )
-from apps.dashboard.access import require_administrator
+from apps.dashboard.access import person, require_administrator
 from apps.dashboard.cards.resources import PoolInfo, load_pool_info
 from apps.dashboard.cards.words import plural
 from apps.dashboard.layout import page_or_dialog, pause_page
 from apps.dashboard.selectors.current_tasks import current_tasks
 from apps.dashboard.toasts import say
 from apps.dashboard.undo import change_unless_stale, undo_event
+from apps.dashboard.views.history import history_query
 from apps.policies.models import LiveState, Pool
 
 
@@ -68,6 +69,15 @@ def pool_info(request: HttpRequest, pk: int) -> HttpResponse:
     return page_or_dialog(
         request, "pages/resource_pool.html", {"info": info, "back": reverse("resources")}
     )
+
+
+# permission: view of the pool
+@require_GET
+@login_required
+def pool_usage(request: HttpRequest, pk: int) -> HttpResponse:
+    """What a pool holds over time."""
+    context = {"pool": _pool(person(request), pk), "history": history_query(request)}
+    return render(request, "pages/pool_usage.html", context)
 
 
 # permission: administrators

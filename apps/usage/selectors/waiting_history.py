@@ -1,6 +1,6 @@
 """GPUs that tasks waited for in the last hours and days."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,34 +12,33 @@ from apps.core.units import milli
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
 from apps.usage.selectors.current_usage import GPU
-from apps.usage.selectors.usage_history import Stretch, overlapping_attempts, stretch_sums
+from apps.usage.selectors.usage_history import HistoryScope, Stretch, stretch_sums
 
 # Beginnings of waits are taken to the hour in longer times than this.
 BY_THE_MINUTE = timedelta(days=1)
 
 
 def waiting_history(
-    policy_ids: Iterable[int], *, began: datetime, until: datetime, steps: int
+    scope: HistoryScope, *, began: datetime, until: datetime, steps: int
 ) -> tuple[int, ...]:
-    """What tasks of these policies waited for, in three queries.
+    """What tasks of these policies, or of one queue, waited for, in three queries.
 
     Tasks that gave up before they were admitted are not in it.
 
     Returns:
         Thousandths of GPU as means of equal stretches of time, oldest first.
     """
-    policies = list(policy_ids)
     stretches = [
-        *_admitted(policies, began=began, until=until),
-        *_queued(policies, began=began, until=until),
+        *_admitted(scope, began=began, until=until),
+        *_queued(scope, began=began, until=until),
     ]
     sums = stretch_sums(stretches, began=began, until=until, steps=steps)
     return tuple(max(round(one), 0) for one in sums.get(None, [0.0] * steps))
 
 
-def _admitted(policies: list[int], *, began: datetime, until: datetime) -> Iterator[Stretch]:
+def _admitted(scope: HistoryScope, *, began: datetime, until: datetime) -> Iterator[Stretch]:
     """The waits of attempts, which ended with their admission."""
-    rows = overlapping_attempts(policies, began=began, until=until).values_list(
+    rows = scope.overlapping(began=began, until=until).values_list(
         "task",
         "generation",
         "request",
@@ -69,9 +68,9 @@ def _admitted(policies: list[int], *, began: datetime, until: datetime) -> Itera
             yield None, request, -replicas, max(since, began), ended
 
 
-def _queued(policies: list[int], *, began: datetime, until: datetime) -> Iterator[Stretch]:
+def _queued(scope: HistoryScope, *, began: datetime, until: datetime) -> Iterator[Stretch]:
     """The tasks that wait now, counted by group and beginning."""
-    amounts = _amounts(policies)
+    amounts = _amounts(scope)
     since = Coalesce("waiting_since", "submitted_at")
     trunc: Any = TruncMinute if until - began <= BY_THE_MINUTE else TruncHour
     rows: Any = (
@@ -93,9 +92,11 @@ def _queued(policies: list[int], *, began: datetime, until: datetime) -> Iterato
             yield None, amounts[group], count, max(at, began), None
 
 
-def _amounts(policies: list[int]) -> Mapping[int, Mapping[str, int]]:
+def _amounts(scope: HistoryScope) -> Mapping[int, Mapping[str, int]]:
     """Thousandths of GPU that one task of each group waits for."""
-    groups = TaskGroup.objects.filter(queue__policy__in=policies)
+    groups = TaskGroup.objects.filter(queue__policy__in=scope.policies)
+    if scope.queue is not None:
+        groups = groups.filter(queue=scope.queue)
     columns = (
         "pk",
         "request",

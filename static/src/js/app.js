@@ -22,7 +22,6 @@ import tapeDetail from "./tape-detail.js";
 import themeChoice from "./theme-choice.js";
 import themeToggle from "./theme-toggle.js";
 import unsavedForm from "./unsaved-form.js";
-import usageHistory from "./usage-history.js";
 import vaultText from "./vault-text.js";
 import { startLive } from "./live.js";
 import { startMorphing } from "./morph.js";
@@ -49,7 +48,6 @@ const behaviours = {
   "theme-choice": themeChoice,
   "theme-toggle": themeToggle,
   "unsaved-form": unsavedForm,
-  "usage-history": usageHistory,
   "vault-text": vaultText,
 };
 const bound = new WeakSet();
