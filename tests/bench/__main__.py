@@ -142,12 +142,14 @@ def usage_rows() -> Iterator[Row]:
     """Reports of a month, and the booking of attempts."""
     figure = usage.measure()
     by = ", ".join(f"by {name} {ms:.0f} ms" for name, ms in figure.report_ms.items())
+    old = f"{figure.old_attempts:,} ended, {figure.samples:,} samples"
     yield (
-        f"usage, a month of {figure.rows:,} sums, {figure.live:,} live attempts",
+        f"usage, a month of {figure.rows:,} sums, {figure.live:,} live attempts, {old}",
         f"{by}; page {figure.page_ms:.0f} ms in {figure.queries} queries",
         f"{figure.empty_ms:.0f} ms a page with nothing",
         "100 ms, by owner 500 ms",
     )
+    yield (f"usage, an hour of {figure.live:,} attempts", f"{figure.hour_ms:.0f} ms", "", "1 s")
     each_ms = figure.booked_ms / figure.attempts
     yield (
         f"usage, {figure.attempts:,} attempts booked",

@@ -10,15 +10,19 @@ from tests.bench.installation import result_of
 class Figure:
     """Median times in milliseconds: of a month's report by group, of its page and of an empty one.
 
-    `booked_ms` is the time to book `attempts`, `updated_ms` that of one UPDATE of the same rows.
+    `hour_ms` is the time to book an hour of all live attempts, `booked_ms` that to book `attempts`,
+    `updated_ms` that of one UPDATE of the same rows.
     """
 
     rows: int
     live: int
+    old_attempts: int
+    samples: int
     report_ms: Mapping[str, float]
     page_ms: float
     empty_ms: float
     queries: int
+    hour_ms: float
     attempts: int
     booked_ms: float
     updated_ms: float
