@@ -191,6 +191,8 @@ def _policy_entries(queues: Iterable[Queue]) -> tuple[PolicyEntry, ...]:
             is_strict=policy.is_strict,
             user_limit=policy.user_limit,
             logs_open_to_group=policy.logs_open_to_group,
+            budget=None if policy.budget is None else f"{policy.budget.normalize():f}",
+            budget_stops=policy.budget_stops,
             queues=tuple(connected[policy.pk]),
         )
         for policy in policies

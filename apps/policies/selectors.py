@@ -116,6 +116,19 @@ def policy_family(policy_id: int) -> list[int]:
     return found
 
 
+def policy_families(policies: Iterable[int]) -> dict[int, list[int]]:
+    """Of each policy, ids of itself and of all below it, removed ones too, in one query."""
+    parents = dict(Policy.objects.values_list("pk", "parent_id"))
+    families: dict[int, list[int]] = {pk: [] for pk in policies}
+    for policy in parents:
+        above: int | None = policy
+        while above is not None:
+            if above in families:
+                families[above].append(policy)
+            above = parents.get(above)
+    return families
+
+
 def policy_applies_to(policy: Policy, user: Person) -> bool:
     """Whether the policy applies to the user: in its group, and a member where it is restricted."""
     if policy.group_id not in group_ids(user):

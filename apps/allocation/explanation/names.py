@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Any
 
 from django.db.models import Model, QuerySet
+from django.utils import timezone
 
 from apps.access.isolation import other_tenants_policy_ids
 from apps.access.selectors import policies_visible_to, pools_visible_to, queues_visible_to
@@ -12,6 +14,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.allocation.engine.model.reasons import ReasonCode
 from apps.nodes.selectors import ClosedNodes, closed_nodes
+from apps.policies.budgets import Budget, budgets_at
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import tasks_seen_with_queue
@@ -49,6 +52,8 @@ class ReaderNames:
     other_tenants: frozenset[int] = frozenset()
     # Nodes that accept nothing new, per pool; looked up for reasons of capacity.
     closed: Mapping[int, ClosedNodes] = field(default_factory=dict)
+    # Of the policies that have a name; looked up for reasons of budgets.
+    budgets: Mapping[int, Budget] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -68,7 +73,7 @@ class ReaderNames:
         reasons = list(reasons)
         queue = (task.queue_id if task is not None else None) or 0
         routings = _routings({one for one in (queue, *queues) if one})
-        is_short = any(reason.get("code") == ReasonCode.CAPACITY for reason in reasons)
+        codes = {reason.get("code") for reason in reasons}
         return cls(
             pools=_names(pools_visible_to(user), Pool.objects.all(), user),
             policies=policies,
@@ -78,7 +83,8 @@ class ReaderNames:
             tasks=_task_names(user, reasons),
             reader=user.pk,
             other_tenants=other_tenants_policy_ids(user) - policies.keys(),
-            closed=closed_nodes() if is_short else {},
+            closed=closed_nodes() if ReasonCode.CAPACITY in codes else {},
+            budgets=budgets_at(timezone.now(), policies) if ReasonCode.BUDGET in codes else {},
         )
 
     def in_queue(self, queue: int | None) -> "ReaderNames":
@@ -120,6 +126,11 @@ class ReaderNames:
         return self.policies.get(
             number_of(id_), OTHER_TENANTS if self.is_other_tenants(id_) else ANOTHER_TEAM
         )
+
+    def budget(self, id_: object, month: date) -> str:
+        """`812.30 of 1,000.00 EUR` in the present month, for those who see the policy's costs."""
+        known = self.budgets.get(number_of(id_))
+        return known.words if known is not None and known.month == month else ""
 
     def queue(self, id_: object) -> str:
         return self.queues.get(number_of(id_), ANOTHER_QUEUE)

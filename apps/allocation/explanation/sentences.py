@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import Protocol
 
 from apps.allocation.engine.model.quantities import GPU, WHOLE
 from apps.allocation.engine.model.reasons import Reason, ReasonCode
 from apps.allocation.engine.model.snapshot import Id
 from apps.core.units import milli_text
+from apps.policies.budgets import month_of, next_month
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECONDS = 1_000_000
 # Pools that a sentence names, before it only counts them.
 MOST_NAMED = 2
@@ -30,6 +33,9 @@ class NameLookup(Protocol):
     def queue(self, id_: Id) -> str: ...
 
     def task(self, id_: Id) -> str: ...
+
+    def budget(self, id_: Id, month: date) -> str:
+        """What is spent of a policy's budget of a month; empty where that is not to be said."""
 
     def is_reader(self, id_: Id) -> bool:
         """Whether the reader is this user; others read of the task's owner."""
@@ -47,6 +53,8 @@ def sentence(reason: Reason, names: NameLookup, *, now_us: int = 0) -> Sentence:
     """The reason in words; `now_us` is the moment from which a time is counted."""
     if reason.code is ReasonCode.PROTECTED:
         return _protected(reason, names, now_us)
+    if reason.code is ReasonCode.BUDGET:
+        return _budget(reason, names, now_us)
     return _WORDS[reason.code](reason, names)
 
 
@@ -114,6 +122,17 @@ def _paused(reason: Reason, names: NameLookup) -> Sentence:
     return Sentence(
         f"{subject[:1].upper()}{subject[1:]} {verbs} no new work.",
         "It goes on once an administrator ends the pause.",
+    )
+
+
+def _budget(reason: Reason, names: NameLookup, now_us: int) -> Sentence:
+    """Of the policy that is next above the task, if those of several are spent."""
+    policy = reason.details[0].policy or 0
+    month = month_of(EPOCH + timedelta(microseconds=now_us))
+    words = " ".join(filter(None, (names.budget(policy, month), "spent")))
+    return Sentence(
+        f"Budget of {names.policy(policy)} for {month:%B}: {words}.",
+        f"Starts on 1 {next_month(month):%B} or when an administrator raises it.",
     )
 
 

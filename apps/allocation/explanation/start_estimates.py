@@ -39,7 +39,13 @@ LimitsByTask = Mapping[UUID, tuple[datetime | None, int | None]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # However much work ends, the task does not start before something is changed.
 _NOT_CAPACITY = frozenset(
-    {ReasonCode.DISABLED, ReasonCode.PAUSED, ReasonCode.NO_POOL, ReasonCode.NO_SERVER}
+    {
+        ReasonCode.DISABLED,
+        ReasonCode.PAUSED,
+        ReasonCode.BUDGET,
+        ReasonCode.NO_POOL,
+        ReasonCode.NO_SERVER,
+    }
 )
 _BASES = {
     Basis.NOW: "The next pass starts it.",

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from django.utils import timezone
+
 from apps.allocation.engine.model.quantities import Quantities
 from apps.allocation.engine.model.snapshot import (
     Id,
@@ -19,6 +21,7 @@ from apps.allocation.engine.model.snapshot import (
 )
 from apps.allocation.loader.pools import load_pools
 from apps.core.units import MILLI, milli
+from apps.policies.budgets import BUDGET_COLUMNS, is_stopped, month_of
 from apps.policies.models import LiveState, PolicyAmount, PoolLink
 from apps.policies.models import Policy as PolicyRow
 from apps.policies.models import Profile as ProfileRow
@@ -117,9 +120,11 @@ def _policies() -> tuple[PolicySnapshot, ...]:
             reserved[policy][key] = low
         if high is not None:
             limit[policy][key] = high
+    month = month_of(timezone.now())
     # Removed policies stay known while their work runs on.
     policies = PolicyRow.objects.order_by("position", "id").values_list(
-        "id", "name", "parent_id", "weight", "is_strict", "paused_at", "user_limit", "removed_at"
+        *("id", "name", "parent_id", "weight", "is_strict", "paused_at", "user_limit"),
+        *("removed_at", *BUDGET_COLUMNS),
     )
     return tuple(
         PolicySnapshot(
@@ -133,10 +138,11 @@ def _policies() -> tuple[PolicySnapshot, ...]:
             weight_milli=weight * MILLI,
             queueing=QueueingMode.STRICT if strict else None,
             is_paused=paused is not None,
+            is_spent=is_stopped(month, budget),
             is_removed=removed is not None,
         )
-        for rank, (pk, name, parent, weight, strict, paused, user_limit, removed) in enumerate(
-            policies
+        for rank, (pk, name, parent, weight, strict, paused, user_limit, removed, *budget) in (
+            enumerate(policies)
         )
     )
 

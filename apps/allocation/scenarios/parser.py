@@ -242,6 +242,7 @@ def _policy(reader: FieldReader, rank: int) -> PolicySnapshot:
         weight_milli=_weight(reader),
         queueing=_strict(reader),
         is_paused=reader.flag("paused", default=False),
+        is_spent=reader.flag("spent", default=False),
         is_removed=reader.flag("removed", default=False),
     )
 

@@ -116,6 +116,7 @@ class _Writer:
             weight=milli_text(policy.weight_milli),
             strict=None if policy.queueing is None else policy.queueing is QueueingMode.STRICT,
             paused=policy.is_paused or None,
+            spent=policy.is_spent or None,
             removed=policy.is_removed or None,
             profiles=[self.profiles[queue.profile] for queue in queues],
             queues={name: one for name, one in settings.items() if one} or None,

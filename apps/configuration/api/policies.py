@@ -38,16 +38,18 @@ from apps.configuration.api.request_checks import (
     require_policy_maker,
     validated_body,
 )
-from apps.configuration.api.restrictions import RestrictionMixin
-from apps.configuration.api.serializers import (
+from apps.configuration.api.request_serializers import (
     ConnectSerializer,
     PolicyChangeSerializer,
+    QueueChangeSerializer,
+    ReorderSerializer,
+)
+from apps.configuration.api.restrictions import RestrictionMixin
+from apps.configuration.api.serializers import (
     PolicySerializer,
     PoolSerializer,
     ProfileSerializer,
-    QueueChangeSerializer,
     QueueSerializer,
-    ReorderSerializer,
 )
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove
 from apps.configuration.services.pools import (
@@ -159,7 +161,8 @@ class PolicyViewSet(
 
     def get_queryset(self) -> QuerySet[Policy]:
         visible = policies_visible_to(self.request.user)
-        return visible.select_related("group", "parent").prefetch_related("amounts")
+        rows = visible.select_related("group", "parent", "spending")
+        return rows.prefetch_related("amounts")
 
     @extend_schema(request=PolicyChangeSerializer, responses={201: PolicySerializer})
     def create(self, request: Request) -> Response:

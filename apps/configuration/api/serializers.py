@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -22,22 +23,13 @@ from apps.nodes.selectors import (
     enforcement_by_pool,
     volumes_mountable_by,
 )
+from apps.policies.budgets import budget_of, month_of
 from apps.policies.models import Policy, Pool, Profile, Queue
-from apps.policies.models.bases import NAME_LENGTH
-from apps.policies.models.policies import (
-    LEAST_IDLE_MINUTES,
-    MOST_IDLE_MINUTES,
-    OnNodeLoss,
-    OnPreemption,
-)
 from apps.usage.selectors.current_facts import (
     current_of_policies,
     current_of_pools,
     current_of_queues,
 )
-
-_WHOLE = 2**31 - 1
-
 
 # --- documents -------------------------------------------------------------------------------
 
@@ -300,6 +292,7 @@ class PolicySerializer(_ForAdmins):
     limit = serializers.SerializerMethodField()
     user_limit = AmountsField(read_only=True)
     is_paused = serializers.BooleanField(read_only=True)
+    budget_spent = serializers.SerializerMethodField()
     current = serializers.SerializerMethodField()
     admins_only = ("parent",)
 
@@ -317,10 +310,20 @@ class PolicySerializer(_ForAdmins):
             "is_strict",
             "user_limit",
             "logs_open_to_group",
+            "budget",
+            "budget_stops",
+            "budget_spent",
             "is_paused",
             "pause_reason",
             "current",
         ]
+
+    @extend_schema_field(serializers.DecimalField(max_digits=24, decimal_places=4, allow_null=True))
+    def get_budget_spent(self, policy: Policy) -> str | None:
+        """Of this month, with the policies below it; null without a budget."""
+        if policy.budget is None:
+            return None
+        return f"{budget_of(policy, month_of(timezone.now())).spent:.4f}"
 
     def get_reserved(self, policy: Policy) -> dict[str, str]:
         rows = [row for row in policy.amounts.all() if row.pool_id is None]
@@ -333,61 +336,3 @@ class PolicySerializer(_ForAdmins):
     @extend_schema_field(CurrentSerializer())
     def get_current(self, policy: Policy) -> dict[str, Any]:
         return CurrentSerializer(current_field(self, policy, current_of_policies)).data
-
-
-# --- requests --------------------------------------------------------------------------------
-
-
-class PolicyChangeSerializer(StrictSerializer):
-    """`group` and `parent` are names; amounts that are sent replace all of their kind."""
-
-    name = serializers.CharField(max_length=NAME_LENGTH)
-    description = serializers.CharField(max_length=10_000, allow_blank=True, required=False)
-    group = serializers.CharField(max_length=150)
-    parent = serializers.CharField(  # type: ignore[assignment]  # the metaclass removes it
-        max_length=NAME_LENGTH, allow_null=True, required=False
-    )
-    reserved = AmountsField(required=False, allow_null=True)
-    limit = AmountsField(required=False, allow_null=True)
-    weight = serializers.IntegerField(min_value=0, max_value=1_000_000, required=False)
-    is_strict = serializers.BooleanField(required=False)
-    user_limit = AmountsField(required=False, allow_null=True)
-    logs_open_to_group = serializers.BooleanField(required=False)
-
-
-class ConnectSerializer(StrictSerializer):
-    """`profile` is a name or an id; without `queue` the name is suggested."""
-
-    profile = serializers.CharField(max_length=NAME_LENGTH)
-    queue = serializers.CharField(max_length=63, required=False)
-
-
-def _idle_minutes() -> serializers.IntegerField:
-    return serializers.IntegerField(
-        min_value=LEAST_IDLE_MINUTES, max_value=MOST_IDLE_MINUTES, allow_null=True, required=False
-    )
-
-
-class QueueChangeSerializer(StrictSerializer):
-    name = serializers.CharField(max_length=63, required=False)
-    allow_over_quota = serializers.BooleanField(required=False)
-    on_preemption = serializers.ChoiceField(choices=OnPreemption.choices, required=False)
-    on_node_loss = serializers.ChoiceField(choices=OnNodeLoss.choices, required=False)
-    min_runtime_s = serializers.IntegerField(min_value=0, max_value=_WHOLE, required=False)
-    max_preemptions = serializers.IntegerField(
-        min_value=0, max_value=_WHOLE, allow_null=True, required=False
-    )
-    grace_s = serializers.IntegerField(min_value=0, max_value=86_400, required=False)
-    max_priority = serializers.IntegerField(min_value=-1000, max_value=1000, required=False)
-    max_waiting = serializers.IntegerField(
-        min_value=0, max_value=_WHOLE, allow_null=True, required=False
-    )
-    idle_warn_minutes = _idle_minutes()
-    idle_stop_minutes = _idle_minutes()
-
-
-class ReorderSerializer(StrictSerializer):
-    """Every queue of the profile exactly once, by name or id."""
-
-    profile = serializers.CharField(max_length=NAME_LENGTH)
-    order = serializers.ListField(child=serializers.CharField(max_length=63), max_length=10_000)

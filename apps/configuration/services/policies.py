@@ -1,6 +1,7 @@
 """Creates, changes and removes policies. Changes apply at once; each makes a revision."""
 
 from collections.abc import Collection, Mapping
+from decimal import Decimal
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -42,6 +43,8 @@ COLUMNS = frozenset(
         "is_strict",
         "user_limit",
         "logs_open_to_group",
+        "budget",
+        "budget_stops",
     }
 )
 CHANGEABLE = COLUMNS | {"reserved", "limit"}
@@ -61,12 +64,15 @@ def policy_create(
     is_strict: bool = False,
     user_limit: Mapping[str, Any] | int | str | None = None,
     logs_open_to_group: bool = False,
+    budget: Decimal | None = None,
+    budget_stops: bool = False,
 ) -> Policy:
     """Create a policy, last in every order; its group sees it and uses its later queues.
 
     Args:
         reserved, limit, user_limit: amounts per key; a key that is left out has no reservation,
             no limit. A bare number is a number of GPUs.
+        budget: in the currency, per calendar month.
 
     Raises:
         BadInput: naming the field.
@@ -83,6 +89,8 @@ def policy_create(
         is_strict=is_strict,
         user_limit=_amounts(user_limit, "user_limit"),
         logs_open_to_group=logs_open_to_group,
+        budget=budget,
+        budget_stops=budget_stops,
         position=0 if last is None else last + 1,
     )
     _check_parent(policy)

@@ -48,6 +48,7 @@ REASONS = {
     "disabled": Word("wait", "power-off", "Disabled"),
     "suspended": Word("warn", "pause", "Suspended until confirmed"),
     "paused": Word("wait", "pause", "Paused"),
+    "budget": Word("warn", "wallet", "Budget"),
     "no_server": Word("wait", "server-off", "No server"),
     "no_pool": Word("bad", "unlink", "No pool"),
     "limit": Word("warn", "ruler", "Limit"),

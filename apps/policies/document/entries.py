@@ -111,6 +111,8 @@ class PolicyEntry(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
     is_strict: bool = False
     user_limit: dict[str, str] = {}
     logs_open_to_group: bool = False
+    budget: str | None = None
+    budget_stops: bool = False
     queues: tuple[QueueEntry, ...] = ()
 
 

@@ -17,7 +17,7 @@ from apps.policies.models.permissions import (
     QueueGroupPermission,
     QueueUserPermission,
 )
-from apps.policies.models.policies import Policy, PolicyAmount, Queue
+from apps.policies.models.policies import Policy, PolicyAmount, PolicySpending, Queue
 from apps.policies.models.registries import RegistryCredential
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "PolicyAmount",
     "PolicyGroupPermission",
     "PolicyMember",
+    "PolicySpending",
     "PolicyUserPermission",
     "Pool",
     "PoolGroupPermission",

@@ -1,5 +1,7 @@
 """Policies with their amounts, and the queues that connect them to profiles."""
 
+from decimal import Decimal
+
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
@@ -15,6 +17,8 @@ QUEUE_NAME = RegexValidator(
     r"^[a-z0-9][a-z0-9._-]{0,62}$",
     "Use 1 to 63 small letters, digits, dot, dash or underscore; begin with letter or digit.",
 )
+
+LEAST_BUDGET = Decimal("0.0001")
 
 
 # Shorter pauses are part of the work; samples of GPUs are kept for twice as long.
@@ -53,6 +57,19 @@ class Policy(Removable, Pausable):
     )
     logs_open_to_group = models.BooleanField(
         default=False, help_text="Members of the group may read each other's logs."
+    )
+    budget = models.DecimalField(
+        null=True,
+        blank=True,
+        max_digits=12,
+        decimal_places=4,
+        validators=[MinValueValidator(LEAST_BUDGET)],
+        help_text="What it may cost in a calendar month, with those below it; empty: any amount.",
+    )
+    budget_stops = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="No task starts in a month whose budget is spent; running ones go on.",
     )
     is_restricted = models.BooleanField(
         default=False,
@@ -132,6 +149,26 @@ class PolicyAmount(models.Model):
 
     def __str__(self) -> str:
         return f"{self.key}: {self.reserved_text or '0'} to {self.limit_text or 'no limit'}"
+
+
+class PolicySpending(models.Model):
+    """What a policy with a budget, with those below it, cost in the calendar month up to `at`.
+
+    `spent` is in millionths of the currency. `noticed` is the highest percentage of the budget that
+    had a notice in this month, `noticed_budget` the budget of then: after a higher one there may be
+    notices again.
+    """
+
+    policy = models.OneToOneField(
+        Policy, primary_key=True, on_delete=models.CASCADE, related_name="spending"
+    )
+    at = models.DateTimeField()
+    spent = models.BigIntegerField(default=0)
+    noticed = models.PositiveSmallIntegerField(default=0)
+    noticed_budget = models.DecimalField(max_digits=12, decimal_places=4)
+
+    def __str__(self) -> str:
+        return f"spending of policy {self.policy_id} up to {self.at}"
 
 
 class OnPreemption(models.TextChoices):

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from apps.policies.models import Policy, Queue
+from apps.policies.models import Queue
+from apps.policies.selectors import policy_families
 from apps.tasks.selectors.attempt_sums import live_attempt_sums
 from apps.usage.selectors.waiting_tasks import WaitingTasks, waiting_by_queue, waiting_sum
 
@@ -41,12 +42,7 @@ def current_of_pools(pools: Iterable[int]) -> dict[int, CurrentFacts]:
 def current_of_policies(policies: Iterable[int]) -> dict[int, CurrentFacts]:
     """Of each policy with those below it, in five queries."""
     used, running = _held("policy_id")
-    parents = dict(Policy.objects.values_list("pk", "parent_id"))
-    families: dict[int, list[int]] = {pk: [] for pk in policies}
-    for policy in parents:
-        for above in _line(policy, parents):
-            if above in families:
-                families[above].append(policy)
+    families = policy_families(policies)
     queues: defaultdict[int, list[int]] = defaultdict(list)
     concerned = {pk for family in families.values() for pk in family}
     live = Queue.objects.filter(policy__in=concerned, removed_at__isnull=True)
@@ -76,11 +72,3 @@ def _held(column: str) -> tuple[dict[int, Counter[str]], Counter[int]]:
 
 def _facts(used: Mapping[str, int] | None, running: int, waiting: WaitingTasks) -> CurrentFacts:
     return CurrentFacts(dict(used or {}), running, waiting.count, waiting.oldest)
-
-
-def _line(policy: int, parents: Mapping[int, int | None]) -> Iterable[int]:
-    """The policy and those above it."""
-    at: int | None = policy
-    while at is not None:
-        yield at
-        at = parents.get(at)

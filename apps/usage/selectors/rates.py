@@ -11,11 +11,11 @@ from django.conf import settings
 from django.db import connection
 
 from apps.core.units import MB_IN_GB
+from apps.policies.budgets import COST_PARTS
 from apps.usage.models import PolicyHour, Rate
 
-# Prices have so many parts per unit of the currency, costs a million.
+# Prices have so many parts per unit of the currency.
 PRICE_PARTS = 10_000
-COST_PARTS = 1_000_000
 MILLI_HOUR_MS = 1000 * 3_600_000
 HOUR = timedelta(hours=1)
 # Any number that nothing else in this database uses.

@@ -1,6 +1,6 @@
 """Usage of a period, as far as a user may see it, next to the period before."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -209,6 +209,19 @@ def usage_report(
     return UsageReport(period, by, step, tuple(lines), total, total_before, currency())
 
 
+def costs_of(policies: Iterable[int], period: UsagePeriod, now: datetime) -> Counter[int]:
+    """What each of these policies cost by itself up to now, in millionths of the currency."""
+    is_wanted = Q(policy__in=list(policies))
+    costs: Counter[int] = Counter()
+    with _consistent_reads():
+        rows = PolicyDay.objects.filter(is_wanted, at__gte=period.start, at__lt=period.end)
+        for policy, cost in rows.values_list("policy").annotate(Sum("cost")).order_by():
+            costs[policy] += cost
+        for one in _unbooked_attempts(period, is_wanted, now):
+            costs[one.policy] += one.sums.get("cost", 0)
+    return costs
+
+
 @dataclass(frozen=True, slots=True)
 class _Scope:
     """`policies`: whose usage the viewer sees; `managed`: whose owners have a line each.
@@ -301,6 +314,15 @@ def _table(period: UsagePeriod, by: UsageGroup) -> type[Measures]:
 
 
 def _unbooked(period: UsagePeriod, is_wanted: Q) -> Iterator[Booking]:
+    """What is not in the sums yet: of attempts, and how GPUs were used."""
+    yield from _unbooked_attempts(period, is_wanted, clock.now())
+    uses = DeviceUse.objects.filter(is_booked=False, at__gte=period.start, at__lt=period.end)
+    yield from bookings_of_uses(
+        uses.filter(held__member__attempt__in=Attempt.objects.filter(is_wanted).values("pk"))
+    )
+
+
+def _unbooked_attempts(period: UsagePeriod, is_wanted: Q, now: datetime) -> Iterator[Booking]:
     """What live attempts hold since the last whole hour, and ends of the last minute."""
     # What ended before only counts where more than that is booked.
     is_concerned = (
@@ -309,12 +331,8 @@ def _unbooked(period: UsagePeriod, is_wanted: Q) -> Iterator[Booking]:
     attempts = Attempt.objects.filter(
         is_wanted, is_concerned, is_booked=False, allocated_at__lt=period.end
     )
-    for attempt in bookings_of(attempts, until=min(clock.now(), period.end)):
+    for attempt in bookings_of(attempts, until=min(now, period.end)):
         yield from (one for one in attempt.bookings if period.start <= one.at < period.end)
-    uses = DeviceUse.objects.filter(is_booked=False, at__gte=period.start, at__lt=period.end)
-    yield from bookings_of_uses(
-        uses.filter(held__member__attempt__in=Attempt.objects.filter(is_wanted).values("pk"))
-    )
 
 
 def _sum_of(sums: Iterable[UsageSums]) -> UsageSums:

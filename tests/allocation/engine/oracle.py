@@ -238,10 +238,10 @@ class World:
                 if queued.user is not None and used > facts.user_limit.get(key, FAR):
                     yield policy, key, True
 
-    def is_paused(self, queued: QueuedGroup) -> bool:
-        chain = self.chain(self.policy_of(queued))
+    def is_excluded(self, queued: QueuedGroup) -> bool:
+        chain = [self.policies[policy] for policy in self.chain(self.policy_of(queued))]
         return self.queues[queued.queue].is_paused or any(
-            self.policies[policy].is_paused for policy in chain
+            policy.is_paused or policy.is_spent for policy in chain
         )
 
     def is_strict(self, policy: Id) -> bool:
@@ -257,7 +257,7 @@ class World:
             return False
         mine = self.strict_key(queued, head)
         for other in self.snapshot.queued_groups:
-            if self.policy_of(other) != self.policy_of(queued) or self.is_paused(other):
+            if self.policy_of(other) != self.policy_of(queued) or self.is_excluded(other):
                 continue
             if pool not in self.open_pools(other):
                 continue

@@ -133,6 +133,9 @@ def policies(draw: st.DrawFn, kind: Family) -> tuple[PolicySnapshot, ...]:
                 is_paused=kind.has_pauses and draw(one_in(10)),
             )
         )
+        if found[-1].is_paused and number % 2:
+            # What excludes them makes no difference.
+            found[-1] = replace(found[-1], is_paused=False, is_spent=True)
     return tuple(found)
 
 
@@ -352,7 +355,7 @@ def _unbound(base: Snapshot) -> Snapshot:
     return replace(
         base,
         policies=tuple(
-            replace(one, limit=NOTHING, user_limit=NOTHING, is_paused=False)
+            replace(one, limit=NOTHING, user_limit=NOTHING, is_paused=False, is_spent=False)
             for one in base.policies
         ),
         queues=tuple(replace(one, is_paused=False, allows_over_quota=True) for one in base.queues),

@@ -74,6 +74,12 @@ CASES = [
         id="the policy is paused",
     ),
     pytest.param(
+        snapshot(T1, team={"spent": True}),
+        snapshot(T1),
+        ReasonCode.BUDGET,
+        id="the budget is spent",
+    ),
+    pytest.param(
         snapshot(T1, pool={"paused": True}),
         snapshot(T1),
         ReasonCode.PAUSED,

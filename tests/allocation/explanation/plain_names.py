@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 from apps.allocation.engine.model.snapshot import Id
 
 
@@ -13,6 +15,9 @@ class PlainNames:
 
     def policy(self, id_: Id) -> str:
         return f"policy {id_}"
+
+    def budget(self, _id: Id, _month: date) -> str:
+        return "1,000.00 of 1,000.00 EUR"
 
     def is_reader(self, _id: Id) -> bool:
         return True

@@ -64,7 +64,8 @@ class Route:
     prefixes: dict[int, Prefix]
     across: Prefix
     is_strict: bool
-    is_paused: bool
+    # Paused, or a budget is spent.
+    is_excluded: bool
 
 
 @dataclass(slots=True)
@@ -144,7 +145,7 @@ class CompiledSnapshot:
     routes: dict[tuple[Id, int, bool], Route] = field(default_factory=dict)
     # Of this snapshot only.
     groups: list[GroupState] = field(default_factory=list)
-    paused: list[tuple[int, QueuedGroup]] = field(default_factory=list)
+    excluded: list[tuple[int, QueuedGroup]] = field(default_factory=list)
 
     def indexed(self, amounts: Quantities) -> dict[int, int]:
         return tables.indexed(amounts, self.key_index)
@@ -220,11 +221,11 @@ def set_moment(compiled: CompiledSnapshot, snapshot: Snapshot) -> None:
     """Use the waiting and running work of `snapshot`, whose configuration is the compiled one."""
     compiled.snapshot = snapshot
     compiled.groups = []
-    compiled.paused = []
+    compiled.excluded = []
     for index, queued in enumerate(snapshot.queued_groups):
         route = compiled.route(queued.queue, queued.priority, is_preemptible=queued.is_preemptible)
-        if route.is_paused:
-            compiled.paused.append((index, queued))
+        if route.is_excluded:
+            compiled.excluded.append((index, queued))
         else:
             compiled.groups.append(_group_state(compiled, route, index, queued))
     compiled.groups.sort(key=_across_order)
@@ -292,5 +293,8 @@ def _route(
         prefixes=prefixes,
         across=prefixes[linked[0]] if linked else nowhere,
         is_strict=queueing is QueueingMode.STRICT,
-        is_paused=queue.is_paused or any(compiled.policies[one].is_paused for one in chain),
+        is_excluded=queue.is_paused
+        or any(
+            compiled.policies[one].is_paused or compiled.policies[one].is_spent for one in chain
+        ),
     )

@@ -29,7 +29,7 @@ def explain(state: WorkingState, holds: Holds | None, rights: PreemptionRights) 
         for group in state.compiled.groups
         if group.queued.count > group.placed_count
     ]
-    waits += [_paused(state.compiled, index, queued) for index, queued in state.compiled.paused]
+    waits += [_excluded(state.compiled, index, queued) for index, queued in state.compiled.excluded]
     waits.sort(key=lambda wait: wait.index)
     return tuple(waits)
 
@@ -46,16 +46,17 @@ def _whole_group(index: int, queued: QueuedGroup, reasons: tuple[Reason, ...]) -
     return Wait(index, queued.queue, tasks, queued.count, 1, reasons)
 
 
-def _paused(compiled: CompiledSnapshot, index: int, queued: QueuedGroup) -> Wait:
-    queue = next(one for one in compiled.snapshot.queues if one.id == queued.queue)
+def _excluded(compiled: CompiledSnapshot, index: int, queued: QueuedGroup) -> Wait:
+    """Of a group that is paused, or has a budget above it that is spent."""
+    queue = compiled.queues[queued.queue]
     chain = compiled.chains[compiled.policy_index[queue.policy]]
-    details = [Detail(queue=queue.id)] if queue.is_paused else []
-    details += [
-        Detail(policy=compiled.policies[one].id)
-        for one in reversed(chain)
-        if compiled.policies[one].is_paused
-    ]
-    return _whole_group(index, queued, (Reason(ReasonCode.PAUSED, tuple(details)),))
+    policies = [compiled.policies[one] for one in reversed(chain)]
+    paused = [Detail(queue=queue.id)] if queue.is_paused else []
+    paused += [Detail(policy=one.id) for one in policies if one.is_paused]
+    spent = [Detail(policy=one.id) for one in policies if one.is_spent]
+    found = ((ReasonCode.PAUSED, paused), (ReasonCode.BUDGET, spent))
+    reasons = tuple(Reason(code, tuple(details)) for code, details in found if details)
+    return _whole_group(index, queued, reasons)
 
 
 class _Explainer:

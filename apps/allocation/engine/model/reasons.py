@@ -18,6 +18,7 @@ class ReasonCode(StrEnum):
 
     DISABLED = "disabled"
     PAUSED = "paused"
+    BUDGET = "budget"
     NO_POOL = "no_pool"
     NO_SERVER = "no_server"
     LIMIT = "limit"
@@ -36,6 +37,7 @@ class Detail:
     """One blocker. Fields that do not apply are None or empty; amounts are thousandths.
 
     * paused: `queue`, `pool` or `policy`
+    * budget: `policy`; its amounts are looked up with its name
     * no_server: `pool`
     * limit: `policy`, `key`, `usage`, `limit`, `needed`; `user` when it is the limit per user
     * needs_reservation, over_quota_not_allowed: `policy`, `key`, `usage`, `limit` (the

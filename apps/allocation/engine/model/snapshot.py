@@ -115,6 +115,8 @@ class PolicySnapshot:
     # None: as the settings say.
     queueing: QueueingMode | None = None
     is_paused: bool = False
+    # Its budget of the month is spent, and no more of its tasks may start.
+    is_spent: bool = False
     # Running work of a removed policy has no reservation, and is preempted first.
     is_removed: bool = False
 

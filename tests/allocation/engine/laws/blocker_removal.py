@@ -71,6 +71,13 @@ def _paused(snapshot: Snapshot, _wait: Wait, reason: Reason) -> Snapshot:
     return _pools(found, lambda one: replace(one, is_paused=one.is_paused and one.id not in ids))
 
 
+def _budget(snapshot: Snapshot, _wait: Wait, reason: Reason) -> Snapshot:
+    ids = {one.policy for one in reason.details}
+    return _policies(
+        snapshot, lambda one: replace(one, is_spent=one.is_spent and one.id not in ids)
+    )
+
+
 def _no_pool(snapshot: Snapshot, wait: Wait, _reason: Reason) -> Snapshot:
     queue = next(one for one in snapshot.queues if one.id == wait.queue)
     pool = PoolSnapshot(
@@ -212,6 +219,7 @@ def _protected(snapshot: Snapshot, _wait: Wait, reason: Reason) -> Snapshot:
 _REMOVE: dict[ReasonCode, Callable[[Snapshot, Wait, Reason], Snapshot]] = {
     ReasonCode.DISABLED: _disabled,
     ReasonCode.PAUSED: _paused,
+    ReasonCode.BUDGET: _budget,
     ReasonCode.NO_POOL: _no_pool,
     ReasonCode.NO_SERVER: _no_server,
     ReasonCode.LIMIT: _limit,

@@ -108,7 +108,7 @@ def _check_members(moment: Moment, place: Placement) -> None:
     queued = moment.queued_groups[place.task]
     pool = moment.world.pools[place.pool]
     assert place.pool in moment.world.open_pools(queued), "a pool that is not open to it"
-    assert not moment.world.is_paused(queued), "what is paused starts"
+    assert not moment.world.is_excluded(queued), "what is paused, or has spent its budget, starts"
     assert len(place.members) == (queued.replicas if pool.nodes else 0)
     by_id = {node.id: node for node in pool.nodes}
     models = moment.world.profile_of(queued).models

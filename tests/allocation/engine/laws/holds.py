@@ -69,7 +69,7 @@ def _across_pools(world: World) -> list[tuple[ServingKey, QueuedGroup]]:
     line = []
     for queued in world.snapshot.queued_groups:
         pools = world.profile_of(queued).pools
-        if pools and not world.is_paused(queued):
+        if pools and not world.is_excluded(queued):
             line += [
                 (world.serving_key(queued, one, pools[0]), queued) for one in world.waiting(queued)
             ]

@@ -24,7 +24,7 @@ def nothing_is_wasted(moment: Moment) -> None:
     again = set(moment.plan.displaced)
     for queued in moment.snapshot.queued_groups:
         tier = world.tier(queued)
-        if tier is None or not world.within_limits(queued) or world.is_paused(queued):
+        if tier is None or not world.within_limits(queued) or world.is_excluded(queued):
             continue
         waiting = [one for one in world.waiting(queued) if one.task not in again]
         for head in waiting[:1]:
@@ -80,7 +80,7 @@ def nobody_envies_with_reason(moment: Moment) -> None:
 
 def _envies(world: World, mine: Assigned, theirs: Assigned, place: Placement) -> bool:
     """Whether a task that waits, or has a later pool, should have had the other's place."""
-    if not _are_equal(world, mine.queued, theirs.queued) or world.is_paused(mine.queued):
+    if not _are_equal(world, mine.queued, theirs.queued) or world.is_excluded(mine.queued):
         return False
     pools = world.open_pools(mine.queued)
     if place.pool not in pools:
@@ -213,7 +213,7 @@ def covered_work_gets_its_claims(moment: Moment) -> None:
     world = moment.world
     for queued in moment.snapshot.queued_groups:
         tier = world.tier(queued)
-        if tier is None or any(tier) or not queued.is_preemptible or world.is_paused(queued):
+        if tier is None or any(tier) or not queued.is_preemptible or world.is_excluded(queued):
             continue
         if not world.within_limits(queued):
             continue
