@@ -16,6 +16,7 @@ from apps.policies.models import Policy, Queue
 from apps.tasks.lifecycle.states import AttemptState, MemberState, TaskState
 from apps.tasks.models import Attempt, DeviceUse, HeldDevice, Member, PastTier, Task
 from apps.tasks.services.enqueue.new_tasks import columns
+from apps.tasks.services.gpu_use import HeldUse, held_uses_add, stretches
 from apps.tasks.task_spec import TaskSpec
 from apps.usage.selectors.current_usage import amounts_of
 from apps.usage.services.sums import usage_book
@@ -23,7 +24,7 @@ from rpm.demonstration.arrivals import arrivals_of
 from rpm.demonstration.catalog import GPU, TAG, TEAMS, USERNAMES
 from rpm.demonstration.playback import PastAttempt, PastTask, play
 from rpm.demonstration.presence import nodes
-from rpm.demonstration.samples import SimulatedUse, stretches, uses_add
+from rpm.demonstration.samples import simulated_use
 
 DAYS = 30
 HOUR = timedelta(hours=1)
@@ -183,15 +184,15 @@ class _Rows:
             for index, milli in member.devices
         ]
         HeldDevice.objects.bulk_create(held, batch_size=BATCH)
-        uses_add(use for one in held for use in _uses(one))
+        held_uses_add(use for one in held for use in _uses(one))
 
 
-def _uses(held: HeldDevice) -> Iterator[SimulatedUse]:
+def _uses(held: HeldDevice) -> Iterator[HeldUse]:
     attempt = held.member.attempt
     name, since, until = attempt.task.name, attempt.started_at, attempt.ended_at
     if since is not None and until is not None:
         for began, ended in stretches(since, until, HOUR):
-            yield SimulatedUse.of(
+            yield simulated_use(
                 name,
                 milli=held.milli,
                 held=held.pk,

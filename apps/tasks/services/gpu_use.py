@@ -1,8 +1,8 @@
 """Samples of how GPUs are used, as a node reports them, added to what holds those GPUs."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from apps.nodes.models import Node
 from apps.tasks.models import AttemptUse, DeviceUse, HeldDevice
 from apps.tasks.models.gpu_use import IDLE_PERCENT, MS, SAMPLE_MOST, SLOT, slot_of
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # After a larger jump back the new time is believed.
 MOST_AHEAD = timedelta(hours=1)
 # More percent is nonsense, and so is more than 10 kW; of shares memory is bounded as well.
@@ -34,8 +35,8 @@ class DeviceSample:
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
-    """What one sample says of one held device, for each of its milliseconds.
+class HeldUse:
+    """What is known of one held device for a while; `percent` None: not how much it computed.
 
     Of a share of a GPU only what the member's own processes say: the rest would be that of others.
     """
@@ -43,22 +44,24 @@ class _Use:
     held: int
     attempt: UUID
     since: datetime
+    until: datetime
     memory_mb: int
     percent: int | None
     power_mw: int
-    has_process: bool
+    has_process: bool = True
 
     @property
     def is_idle(self) -> bool:
         """Whether it is known to be idle."""
         return self.percent is not None and self.percent < IDLE_PERCENT
 
-    def sums(self, ms: int) -> tuple[int, ...]:
+    @property
+    def sums(self) -> tuple[int, ...]:
         """In the order of `SUMS`."""
-        is_known = self.percent is not None
+        ms = (self.until - self.since) // MS
         return (
             ms,
-            ms if is_known else 0,
+            0 if self.percent is None else ms,
             (self.percent or 0) * ms,
             ms if self.has_process else 0,
             self.power_mw * ms // 1000,
@@ -97,19 +100,65 @@ def device_samples_record(
     if before is None or before > now:
         return 0
     since = max(before, now - SAMPLE_MOST)
-    uses = list(_uses(node, {one.uuid: one for one in samples}, processes, since))
-    uses = [one for one in uses if one.since < now]
-    _add_to_devices(uses, now)
-    _add_to_attempts(uses, now)
+    uses = list(_uses(node, {one.uuid: one for one in samples}, processes, (since, now)))
+    held_uses_add(
+        replace(one, since=began, until=ended)
+        for one in uses
+        for began, ended in stretches(one.since, one.until, SLOT)
+    )
     return len(uses)
+
+
+def held_uses_add(uses: Iterable[HeldUse]) -> None:
+    """Add to what is known of held devices and of their attempts.
+
+    Args:
+        uses: sorted by `held` and `since`, no two of a device in the same five minutes.
+    """
+    uses = list(uses)
+    rows_add(
+        DeviceUse,
+        ((one.held, slot_of(one.since), *one.sums, one.memory_mb) for one in uses),
+        key=("held", "at"),
+        added=SUMS,
+        highest=("memory_mb",),
+        condition="NOT is_booked",
+    )
+    by_attempt: dict[UUID, list[HeldUse]] = {}
+    for one in uses:
+        by_attempt.setdefault(one.attempt, []).append(one)
+    rows = [
+        (
+            attempt,
+            *map(sum, zip(*(one.sums for one in own), strict=True)),
+            max(one.memory_mb for one in own),
+            max(one.until for one in own),
+            max((one.until for one in own if not one.is_idle), default=None),
+        )
+        for attempt, own in sorted(by_attempt.items())
+    ]
+    highest = ("memory_mb", "sampled_at", "used_at")
+    rows_add(AttemptUse, rows, key=("attempt",), added=SUMS, highest=highest)
+
+
+def stretches(
+    since: datetime, until: datetime, length: timedelta
+) -> Iterator[tuple[datetime, datetime]]:
+    """The time between, cut at the multiples of `length`, such as at whole hours."""
+    at = since
+    while at < until:
+        stop = min(until, EPOCH + ((at - EPOCH) // length + 1) * length)
+        yield at, stop
+        at = stop
 
 
 def _uses(
     node: Node,
     samples: Mapping[str, DeviceSample],
     processes: Mapping[ProcessKey, int],
-    since: datetime,
-) -> Iterator[_Use]:
+    sampled: tuple[datetime, datetime],
+) -> Iterator[HeldUse]:
+    since, now = sampled
     for row in _held_devices(node, samples):
         sample = samples[row["device__uuid"]]
         key = (
@@ -121,10 +170,14 @@ def _uses(
         is_whole = row["milli"] == MILLI
         own_mb = processes.get(key)
         percent = sample.percent if is_whole else None
-        yield _Use(
+        began = max(since, row["member__started_at"])
+        if began >= now:
+            continue
+        yield HeldUse(
             held=row["pk"],
             attempt=row["member__attempt_id"],
-            since=max(since, row["member__started_at"]),
+            since=began,
+            until=now,
             memory_mb=sample.memory_mb if is_whole else min(own_mb or 0, MOST_MB),
             percent=None if percent is None else min(percent, MOST_PERCENT),
             power_mw=min(sample.power_mw or 0, MOST_MW) if is_whole else 0,
@@ -149,42 +202,3 @@ def _held_devices(node: Node, samples: Mapping[str, Any]) -> QuerySet[HeldDevice
         )
     )
     return rows
-
-
-def _add_to_devices(uses: Iterable[_Use], now: datetime) -> None:
-    rows = [
-        (one.held, slot, *one.sums(ms), one.memory_mb)
-        for one in uses
-        for slot, ms in _slots(one.since, now)
-    ]
-    condition = "NOT is_booked"
-    key = ("held", "at")
-    rows_add(DeviceUse, rows, key=key, added=SUMS, highest=("memory_mb",), condition=condition)
-
-
-def _add_to_attempts(uses: Iterable[_Use], now: datetime) -> None:
-    found: dict[UUID, list[_Use]] = {}
-    for one in uses:
-        found.setdefault(one.attempt, []).append(one)
-    rows = [
-        (
-            attempt,
-            *map(sum, zip(*(one.sums((now - one.since) // MS) for one in own), strict=True)),
-            max(one.memory_mb for one in own),
-            now,
-            None if all(one.is_idle for one in own) else now,
-        )
-        for attempt, own in sorted(found.items())
-    ]
-    highest = ("memory_mb", "sampled_at", "used_at")
-    rows_add(AttemptUse, rows, key=("attempt",), added=SUMS, highest=highest)
-
-
-def _slots(since: datetime, until: datetime) -> Iterator[tuple[datetime, int]]:
-    """The beginning of each five minutes, and the milliseconds of it, rounded down."""
-    at = since
-    while at < until:
-        slot = slot_of(at)
-        stop = min(until, slot + SLOT)
-        yield slot, (stop - at) // MS
-        at = stop
