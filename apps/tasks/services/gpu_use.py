@@ -58,7 +58,8 @@ class HeldUse:
     @property
     def sums(self) -> tuple[int, ...]:
         """In the order of `SUMS`."""
-        ms = (self.until - self.since) // MS
+        # Rounded so that stretches that follow each other add up exactly.
+        ms = (self.until - EPOCH) // MS - (self.since - EPOCH) // MS
         return (
             ms,
             0 if self.percent is None else ms,
