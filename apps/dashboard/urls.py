@@ -253,6 +253,7 @@ urlpatterns: list[URLPattern] = [
     path("tasks/<uuid:pk>/edit/", tasks.task_edit_page, name="task_edit"),
     path("tasks/<uuid:pk>/enqueue/", tasks.task_enqueue_draft_now, name="task_enqueue_draft"),
     path("tasks/<uuid:pk>/abort/", tasks.task_abort_now, name="task_abort"),
+    path("tasks/<uuid:pk>/idle-rule/", tasks.task_idle_rule_now, name="task_idle_rule"),
     path("tasks/<uuid:pk>/dequeue/", tasks.task_dequeue_now, name="task_dequeue"),
     path("tasks/<uuid:pk>/resume/", tasks.task_resume_now, name="task_resume"),
     path("tasks/<uuid:pk>/run-again/", tasks.task_run_again_now, name="task_run_again"),

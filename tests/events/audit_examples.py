@@ -1,4 +1,4 @@
-"""Rules, restricted policies and rates, as the walk over all services needs them."""
+"""Rules, restricted policies, rates and tasks, as the walk over all services needs them."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,6 +10,8 @@ from apps.accounts.models import User
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant
 from apps.policies.models import Policy
+from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
 from apps.usage.models import Rate
 from apps.usage.services.rates import rate_create
 from tests.people import Example
@@ -43,6 +45,12 @@ def target_with_rule(root: User, example: Example) -> Target:
     """Where there is a rule by now."""
     rule_grant(actor=root, target=dev_target(example), level=Level.READ, subjects=named_root(root))
     return dev_target(example)
+
+
+def idle_exemption(root: User, example: Example) -> dict[str, Any]:
+    """A waiting task that may be idle."""
+    spec = TaskSpec(name="idle", queue=example.dev_queue.name, command=["true"])
+    return {"task": task_submit(actor=root, spec=spec), "is_exempt": True}
 
 
 def rate_of(root: User) -> Rate:

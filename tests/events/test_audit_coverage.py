@@ -235,6 +235,7 @@ CALLS: dict[str, Call] = {
     "volume_remove": lambda root, x: {"volume": Volume.objects.create(name="d", path="/srv/d")},
     "maintenance_plan": lambda root, x: {"hours": 2},
     "restore_confirm": lambda root, x: _restored(),
+    "task_set_idle_exemption": given.idle_exemption,
     "registry_credential_save": lambda root, x: {
         "group": x.dev.group,
         "registry": "r.example.org",

@@ -10,9 +10,11 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.dashboard.cards.gpu_use import GpuUseCurve
 from apps.nodes.models import Device, Node
-from apps.tasks.models import Attempt, AttemptUse, HeldDevice, Member, Task
+from apps.policies.models import Queue
+from apps.tasks.models import Attempt, AttemptUse, HeldDevice, IdleWarning, Member, Task
 from apps.tasks.selectors.gpu_use import GpuUseStep
 from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
+from apps.tasks.services.idle_rules import idle_rules_apply
 from apps.usage.selectors.idle_attempts import idle_attempts
 from tests.allocation.state import apply, begin, decided, end, enqueue, latest, make_node
 from tests.dashboard.conftest import ClientFor, client_for
@@ -159,6 +161,61 @@ def test_a_task_without_gpus_or_attempts_has_no_panel(
 
     assert (page.status_code, text(page)) == (200, "")
     assert not AttemptUse.objects.exists()
+
+
+@pytest.fixture
+def warned(task: Task, node: Node, example: Example) -> IdleWarning:
+    """The task was warned, and is stopped in half an hour."""
+    rule = {"idle_warn_minutes": 30, "idle_stop_minutes": 60}
+    Queue.objects.filter(pk=example.dev_queue.pk).update(**rule)
+    now = timezone.now()
+    sample(node, [80, 80, *[2] * 31], now)
+    idle_rules_apply(now=now)
+    return IdleWarning.objects.get()
+
+
+def test_rest_says_what_the_queue_does_to_an_idle_task_and_exempts_it(
+    warned: IdleWarning, task: Task, root: User, alice: User, charlie: User, api_as: ApiAs
+) -> None:
+    path = f"/api/v1/tasks/{task.pk}/idle-rule/"
+    stop_at = warned.stop_at.isoformat().replace("+00:00", "Z") if warned.stop_at else ""
+    rule = api_as(alice).get(path).json()
+    assert (rule["warn_minutes"], rule["stop_minutes"]) == (30, 60)
+    assert (rule["is_exempt"], rule["stop_at"]) == (False, stop_at)
+    explained = api_as(alice).get(f"/api/v1/tasks/{task.pk}/explain/").json()
+    assert explained["idle_warning"]["stop_at"] == stop_at
+
+    assert api_as(charlie).get(path).status_code == 404
+    assert api_as(alice).put(path, {"is_exempt": True}, format="json").status_code == 403
+    wrong = api_as(root).put(path, {"is_exempt": "x"}, format="json")
+    assert (wrong.status_code, list(wrong.json()["fields"])) == (400, ["is_exempt"])
+    exempt = api_as(root).put(path, {"is_exempt": True}, format="json").json()
+    assert (exempt["is_exempt"], exempt["exempted_by"]) == (True, "root")
+    assert exempt["stop_at"] is None
+    again = api_as(root).put(path, {"is_exempt": False}, format="json").json()
+    assert again["is_exempt"] is False
+    assert api_as(alice).get(f"/api/v1/tasks/{task.pk}/explain/").json()["idle_warning"] is None
+
+
+def test_pages_say_when_an_idle_task_is_stopped_and_managers_exempt_it(
+    warned: IdleWarning, task: Task, root: User, alice: User, client_for: ClientFor
+) -> None:
+    panel = f"/tasks/{task.pk}/gpu-use/"
+    page = text(client_for(alice).get(f"/tasks/{task.pk}/"))
+    assert "Its queue stops it at" in page
+    assert "Idle, stops" in text(client_for(alice).get("/tasks/"))
+    shown = text(client_for(alice).get(panel))
+    assert "below 5 % for 30 minutes and stops it after 60 minutes" in shown
+    assert "Exempt this task" not in shown
+    assert client_for(alice).post(f"/tasks/{task.pk}/idle-rule/").status_code == 403
+
+    assert "Exempt this task" in text(client_for(root).get(panel))
+    done = client_for(root).post(f"/tasks/{task.pk}/idle-rule/", {"is_exempt": "1"}, follow=True)
+    assert f"{task.name} may be idle." in text(done)
+    assert "Its queue stops it at" not in text(done)
+    assert "It may be idle, whatever its queue says" in text(client_for(alice).get(panel))
+    client_for(root).post(f"/tasks/{task.pk}/idle-rule/", {"is_exempt": "0"})
+    assert "Exempt this task" in text(client_for(root).get(panel))
 
 
 def test_the_curve_has_a_gap_where_nothing_is_known() -> None:

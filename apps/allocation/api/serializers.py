@@ -48,6 +48,16 @@ class ExpectedStartSerializer(serializers.Serializer[Any]):
     is_estimate = serializers.BooleanField(help_text="Always true: it is never a promise.")
 
 
+class IdleWarningSerializer(serializers.Serializer[Any]):
+    """Its GPUs have all been idle since then."""
+
+    since = serializers.DateTimeField()
+    stop_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="When its queue stops it at the earliest, if it stays idle; null: never.",
+    )
+
+
 class ExplanationSerializer(serializers.Serializer[Any]):
     """Why a task waits. `code`, `sentence` and `help` are of the dominant reason."""
 
@@ -62,6 +72,7 @@ class ExplanationSerializer(serializers.Serializer[Any]):
         allow_blank=True, help_text="Why there is no estimate for a task that waits."
     )
     at = serializers.DateTimeField(allow_null=True, help_text="When the reason was last changed.")
+    idle_warning = IdleWarningSerializer(allow_null=True)
     history = PastReasonSerializer(many=True)
 
 

@@ -17,6 +17,8 @@ from apps.core.units import milli_text
 from apps.tasks.api.parsers import RawJsonParser
 from apps.tasks.api.query_parameters import body_of, user_of
 from apps.tasks.api.serializers import ErrorSerializer
+from apps.tasks.models import Task
+from apps.tasks.selectors.idle_attempts import idle_warnings_of
 from apps.tasks.selectors.visibility import visible_task
 from apps.tasks.task_spec import TaskSpec, read_spec
 
@@ -46,9 +48,17 @@ def explain(request: Request, pk: str) -> Response:
             "expected_start": asdict(expected) if expected and expected.earliest else None,
             "no_estimate": expected.sentence if expected and not expected.earliest else "",
             "at": found.at,
+            "idle_warning": _idle_warning(task),
             "history": [{"at": past.at, **_reason(past.reason)} for past in found.history],
         }
     )
+
+
+def _idle_warning(task: Task) -> dict[str, Any] | None:
+    """Of a running task that the reader sees with its queue."""
+    found = idle_warnings_of([task.pk]) if task.queue is not None else {}
+    warning = found.get(task.pk)
+    return {"since": warning.since, "stop_at": warning.stop_at} if warning else None
 
 
 @extend_schema(

@@ -1,7 +1,9 @@
 """Tasks: the list, and one task with its state, timeline, reason, attempts and log."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.db.models import Q
 from django.utils import timezone
@@ -40,7 +42,8 @@ from apps.tasks.lifecycle.states import (
     AttemptState,
     TaskState,
 )
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, IdleWarning, Task
+from apps.tasks.selectors.idle_attempts import idle_warnings_of
 from apps.tasks.selectors.visibility import (
     TaskPermissions,
     is_shown_alone,
@@ -62,6 +65,7 @@ class TaskRow:
     task: Task
     reason_code: str
     is_own: bool
+    idle: IdleWarning | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,7 @@ class TaskSummaryCard:
     reason_at: datetime | None
     is_over_quota: bool
     risk: Risk | None
+    idle: IdleWarning | None
     attempts: tuple[AttemptRow, ...]
     topics: tuple[str, ...]
     announce: str = ""
@@ -195,9 +200,13 @@ def load_task_list(user: User, key: str) -> TaskList:
     tasks = without_hidden_queues(tasks_matching(user, wanted)[: PAGE + 1])
     shown = tasks[:PAGE]
     more = len(tasks) > PAGE
+    idle = idle_warnings_of(_running(shown))
     return TaskList(
         wanted=wanted,
-        rows=tuple(TaskRow(task, _code(task), task.owner_id == user.pk) for task in shown),
+        rows=tuple(
+            TaskRow(task, _code(task), task.owner_id == user.pk, idle.get(task.pk))
+            for task in shown
+        ),
         older=wanted.older(shown[-1]) if more else "",
         topics=("tasks",),
     )
@@ -269,9 +278,15 @@ def load_task_summary(user: User, key: str) -> TaskSummaryCard | None:
         reason_at=found.at,
         is_over_quota=_is_over_quota(task),
         risk=_risk(task),
+        idle=idle_warnings_of(_running([task])).get(task.pk),
         attempts=tuple(attempts),
         topics=(f"task.{task.pk}", f"queue.{task.queue_id}"),
     )
+
+
+def _running(tasks: Iterable[Task]) -> list[UUID]:
+    """Those that run, of those that the reader sees with their queue."""
+    return [one.pk for one in tasks if one.state == TaskState.RUNNING and one.queue is not None]
 
 
 def _code(task: Task) -> str:

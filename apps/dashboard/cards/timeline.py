@@ -44,6 +44,8 @@ TASK_EVENTS: Mapping[str, tuple[str, str, str]] = {
     "task.lost": ("bad", "unplug", "Lost"),
     "task.idle_warning": ("warn", "hourglass", "Idle warning"),
     "task.idle_warning_withdrawn": ("wait", "info", "Idle warning withdrawn"),
+    "task.idle_exempted": ("wait", "info", "Exempted when idle"),
+    "task.idle_exemption_ended": ("wait", "info", "Exemption when idle ended"),
 }
 _UNKNOWN = ("wait", "info", "")
 # States from which going into a queue is a person's doing, not a return.

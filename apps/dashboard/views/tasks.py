@@ -32,6 +32,7 @@ from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.attempts import attempts_of
 from apps.tasks.selectors.gpu_use import gpu_use_steps
+from apps.tasks.selectors.idle_attempts import idle_rule_of, may_be_idle
 from apps.tasks.selectors.visibility import task_permissions
 from apps.tasks.services.enqueue.submission import (
     task_change,
@@ -41,7 +42,9 @@ from apps.tasks.services.enqueue.submission import (
     task_run_again,
     task_submit,
 )
+from apps.tasks.services.idle_rules import task_set_idle_exemption
 from apps.tasks.services.queue_order import task_set_priority
+from apps.tasks.services.queues import can_manage_queue
 from apps.tasks.services.stop import task_abort, task_dequeue
 
 
@@ -101,10 +104,36 @@ def task_expected_start(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_GET
 @login_required
 def task_gpu_use(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """How its last attempt uses its GPUs: asked for by the page, which does not wait for it."""
-    attempt = attempts_of(_task_or_404(person(request), pk)).first()
-    card = GpuUseCard.of(attempt, gpu_use_steps(attempt)) if attempt else None
-    return render(request, "components/task_gpu_use.html", {"card": card})
+    """How its last attempt uses its GPUs: asked for by the page, which does not wait for it.
+
+    Below it, what its queue says of idle tasks, where that applies to it.
+    """
+    user = person(request)
+    task = _task_or_404(user, pk)
+    attempt = attempts_of(task).first()
+    rule = idle_rule_of(task) if may_be_idle(task) else None
+    context = {
+        "card": GpuUseCard.of(attempt, gpu_use_steps(attempt)) if attempt else None,
+        "task": task,
+        "rule": rule,
+        "may_exempt": rule is not None and can_manage_queue(user, task.queue_id),
+    }
+    return render(request, "components/task_gpu_use.html", context)
+
+
+# permission: manage of the queue; the service checks
+@require_POST
+@login_required
+def task_idle_rule_now(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Exempt a task from what its queue says of idle tasks, or end that."""
+    is_exempt = request.POST.get("is_exempt") == "1"
+
+    def exempt(*, actor: User, task: Task) -> None:
+        task_set_idle_exemption(actor=actor, task=task, is_exempt=is_exempt)
+        rule = "may be idle" if is_exempt else "is warned and stopped when idle, as its queue says"
+        say(request, f"{task.name} {rule}.")
+
+    return _act(request, pk, exempt)
 
 
 # permission: every signed-in user; the services check the queue

@@ -11,6 +11,7 @@ from apps.tasks.api.query_parameters import LogQuery
 from apps.tasks.lifecycle.states import AttemptState
 from apps.tasks.models import Attempt, AttemptUse, Member
 from apps.tasks.selectors.gpu_use import gpu_use_steps
+from apps.tasks.selectors.idle_attempts import IdleRule
 from apps.tasks.selectors.vaults import EffectiveVault
 
 
@@ -111,6 +112,21 @@ def _gpu_use(attempt: Attempt) -> dict[str, Any] | None:
         "sampled_gpu_seconds": use.sampled_ms / 1000,
         "sampled_at": use.sampled_at,
         "idle_since": use.idle_since(attempt.started_at),
+    }
+
+
+def idle_rule_payload(rule: IdleRule) -> dict[str, Any]:
+    """What the queue of a task says of idle tasks, and what that means for it now."""
+    exemption, warning = rule.exemption, rule.warning
+    return {
+        "warn_minutes": rule.warn_minutes,
+        "stop_minutes": rule.stop_minutes,
+        "is_exempt": exemption is not None,
+        "exempted_by": exemption.by.username if exemption and exemption.by else None,
+        "exempted_at": exemption.at if exemption else None,
+        "idle_since": warning.since if warning else None,
+        "warned_at": warning.warned_at if warning else None,
+        "stop_at": warning.stop_at if warning else None,
     }
 
 

@@ -31,6 +31,10 @@ class ReorderBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     other: UUID | None = None
 
 
+class IdleBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    is_exempt: bool
+
+
 def read_body(body: bytes, kind: type[Body]) -> Body:
     """The body of an action; an empty one means that every field is left out.
 

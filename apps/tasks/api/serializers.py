@@ -79,6 +79,23 @@ class GpuUseStepsSerializer(serializers.Serializer[Any]):
     steps = GpuUseStepSerializer(many=True)
 
 
+class IdleRuleSerializer(serializers.Serializer[Any]):
+    """What the queue of a task says of idle tasks, and what that means for it now."""
+
+    warn_minutes = serializers.IntegerField(allow_null=True, help_text="Null: it warns none.")
+    stop_minutes = serializers.IntegerField(allow_null=True, help_text="Null: it stops none.")
+    is_exempt = serializers.BooleanField()
+    exempted_by = serializers.CharField(allow_null=True)
+    exempted_at = serializers.DateTimeField(allow_null=True)
+    idle_since = serializers.DateTimeField(
+        allow_null=True, help_text="Of a warned task; null where there is no warning."
+    )
+    warned_at = serializers.DateTimeField(allow_null=True)
+    stop_at = serializers.DateTimeField(
+        allow_null=True, help_text="When it is stopped at the earliest, if it stays idle."
+    )
+
+
 class AttemptSerializer(serializers.Serializer[Any]):
     """One admission of a task. Pool and nodes are null for users who may not see the pool."""
 

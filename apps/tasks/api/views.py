@@ -20,9 +20,11 @@ from apps.tasks.api.attempt_payloads import (
     attempt_payload,
     effective_vault_payload,
     gpu_use_payload,
+    idle_rule_payload,
     log_payload,
 )
 from apps.tasks.api.bodies import (
+    IdleBody,
     PriorityBody,
     QueueBody,
     ReorderBody,
@@ -47,10 +49,12 @@ from apps.tasks.api.serializers import (
     EffectiveVaultSerializer,
     ErrorSerializer,
     GpuUseStepsSerializer,
+    IdleRuleSerializer,
     LogSerializer,
 )
 from apps.tasks.models import Task
 from apps.tasks.selectors.attempts import attempts_of, latest_attempt
+from apps.tasks.selectors.idle_attempts import idle_rule_of
 from apps.tasks.selectors.vaults import effective_vault
 from apps.tasks.selectors.visibility import (
     is_shown_alone,
@@ -70,6 +74,7 @@ from apps.tasks.services.enqueue.submission import (
     task_run_again,
     task_submit,
 )
+from apps.tasks.services.idle_rules import task_set_idle_exemption
 from apps.tasks.services.queue_order import (
     task_change_queue,
     task_reorder,
@@ -302,6 +307,22 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """How the last attempt, or that of `generation`, used its GPUs over time."""
         attempt = latest_attempt(self._task(request, pk), generation_parameter(request))
         return Response(gpu_use_payload(attempt))
+
+    @extend_schema(request=None, responses={200: IdleRuleSerializer, **_ERRORS})
+    @action(detail=True, url_path="idle-rule", pagination_class=None)
+    def idle_rule(self, request: Request, pk: str) -> Response:
+        """What the queue says of idle tasks, and whether this one was warned or is exempt."""
+        return Response(idle_rule_payload(idle_rule_of(self._task(request, pk))))
+
+    @extend_schema(request=IdleBody, responses={200: IdleRuleSerializer, **_ERRORS})
+    @idle_rule.mapping.put
+    def idle_exemption(self, request: Request, pk: str) -> Response:
+        """Exempt the task from the rule, or end that; for users who manage the queue."""
+        user = user_of(request)
+        task = self._task(request, pk)
+        body = read_body(body_of(request), IdleBody)
+        task_set_idle_exemption(actor=user, task=task, is_exempt=body.is_exempt)
+        return Response(idle_rule_payload(idle_rule_of(task)))
 
     @extend_schema(parameters=[_GENERATION], responses={200: EffectiveVaultSerializer, **_ERRORS})
     @action(detail=True, url_path="effective-vault", pagination_class=None)

@@ -18,7 +18,13 @@ from apps.core.notifications import after_commit
 from apps.events.services import NewEvent, events_record
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.transitions import AttemptTransition, TaskTransition, Transition
-from apps.tasks.models import Attempt, Task, TaskGroupPermission, TaskUserPermission
+from apps.tasks.models import (
+    Attempt,
+    IdleExemption,
+    Task,
+    TaskGroupPermission,
+    TaskUserPermission,
+)
 from apps.tasks.topics import task_topics
 
 # The most rows of one statement.
@@ -199,12 +205,15 @@ def _update(
 def _rules_end(moved: Iterable[TaskSubject], queue_id: int | None) -> None:
     """End rules of tasks that were in a queue and have just left it for this one, or for none.
 
+    An exemption from the rule for idle tasks is one of the queue that they left.
+
     A draft keeps no rule, nor does a task that gets into the tree of another tenant. Otherwise the
     rules of its owner stay, and those end that managers of the queue or administrators gave.
     """
     before = {one.id: one.queue_before for one in moved if one.queue_before not in {None, queue_id}}
     if not before:
         return
+    IdleExemption.objects.filter(task__in=list(before)).delete()
     ids = [pk for pk in {*before.values(), queue_id} if pk is not None]
     tenants = dict(Queue.objects.filter(pk__in=ids).values_list("pk", "policy__tenant_id"))
     kept = Q(
@@ -221,6 +230,7 @@ def _rules_end(moved: Iterable[TaskSubject], queue_id: int | None) -> None:
 
 def _rules_of_drafts_end() -> None:
     """End the rules of all tasks that are in no queue any more."""
+    IdleExemption.objects.filter(task__queue=None).delete()
     for model in (TaskUserPermission, TaskGroupPermission):
         model._default_manager.filter(content_object__queue=None).delete()
 

@@ -1,17 +1,31 @@
 """Attempts that hold GPUs without using them, as far as that is known."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce, Greatest
 
 from apps.core.units import MILLI
-from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
-from apps.tasks.models import Attempt, DeviceUse, HeldDevice
+from apps.tasks.lifecycle.states import ENDED_STATES, LIVE_ATTEMPT_STATES
+from apps.tasks.models import Attempt, DeviceUse, HeldDevice, IdleExemption, IdleWarning, Task
 from apps.tasks.models.gpu_use import MS, SAMPLE_MOST, SLOT, slot_of
 
 IDLE_AFTER = timedelta(minutes=15)
+_WARNING = ("since", "warned_at", "stop_minutes", "stop_at", "attempt__task")
+
+
+@dataclass(frozen=True, slots=True)
+class IdleRule:
+    """What the queue of a task says of idle tasks, and what that means for it now."""
+
+    warn_minutes: int | None = None
+    stop_minutes: int | None = None
+    exemption: IdleExemption | None = None
+    warning: IdleWarning | None = None
 
 
 def attempts_idle(after: timedelta, now: datetime) -> "QuerySet[Any]":
@@ -67,3 +81,33 @@ def known_idle(attempt: Attempt, since: datetime, now: datetime) -> timedelta | 
         ms = min(first_ms, (first + SLOT - since) // MS) + later_ms
         least = ms if least is None else min(least, ms)
     return None if least is None else least * MS
+
+
+def idle_rule_of(task: Task) -> IdleRule:
+    """For a reader who loaded the task; nothing where a rule shows it without its queue."""
+    queue = task.queue
+    if queue is None:
+        return IdleRule()
+    return IdleRule(
+        warn_minutes=queue.idle_warn_minutes,
+        stop_minutes=queue.idle_stop_minutes,
+        exemption=IdleExemption.objects.select_related("by").filter(task=task).first(),
+        warning=idle_warnings_of([task.pk]).get(task.pk),
+    )
+
+
+def may_be_idle(task: Task) -> bool:
+    """Whether its queue has a rule that could apply to the task now or later."""
+    queue = task.queue
+    if queue is None or queue.idle_warn_minutes is None or task.state in ENDED_STATES:
+        return False
+    request = queue.profile.request if task.request is None else task.request
+    return bool(request.get("gpu"))
+
+
+def idle_warnings_of(task_ids: Iterable[UUID]) -> dict[UUID, IdleWarning]:
+    """The warnings of those of the tasks that have one, in one query."""
+    rows = IdleWarning.objects.filter(
+        attempt__task__in=list(task_ids), attempt__state__in=LIVE_ATTEMPT_STATES
+    )
+    return {one.attempt.task_id: one for one in rows.select_related("attempt").only(*_WARNING)}

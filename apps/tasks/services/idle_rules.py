@@ -13,14 +13,23 @@ import structlog
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
+from apps.accounts.models import User
 from apps.core import clock
-from apps.events.services import audit_record
+from apps.core.errors import Conflict, NotAllowed
+from apps.events.services import NewEvent, audit_record, events_record
 from apps.policies.models.policies import LEAST_IDLE_MINUTES
-from apps.tasks.lifecycle.states import AttemptState, TaskState
+from apps.tasks.lifecycle.states import (
+    ENDED_STATES,
+    LIVE_ATTEMPT_STATES,
+    AttemptState,
+    TaskState,
+)
 from apps.tasks.models import Attempt, AttemptUse, IdleExemption, IdleWarning, Task
 from apps.tasks.selectors.idle_attempts import attempts_idle, known_idle
 from apps.tasks.services.attempts.ends import ask_to_stop
 from apps.tasks.services.attempts.records import attempt_entry, attempt_lock, attempt_record
+from apps.tasks.services.queues import can_manage_queue
+from apps.tasks.topics import task_topics
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +57,49 @@ def idle_rules_apply(*, now: datetime | None = None) -> int:
     now = now or clock.now()
     due = list(islice(_warned(now), MOST_AT_ONCE)) + list(islice(_to_warn(now), MOST_AT_ONCE))
     return sum(_apply(attempt_id, now) for attempt_id in due)
+
+
+@transaction.atomic
+def task_set_idle_exemption(*, actor: User, task: Task, is_exempt: bool) -> Task:
+    """Let a task be idle whatever its queue says, as long as it stays there, or no longer.
+
+    Raises:
+        NotAllowed: the actor does not manage the queue of the task.
+        Conflict: it has ended, or is being stopped.
+    """
+    attempts = Attempt.objects.filter(task=task, state__in=LIVE_ATTEMPT_STATES)
+    attempt = attempts.select_for_update(no_key=True).first()
+    task = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+    if not can_manage_queue(actor, task.queue_id):
+        raise NotAllowed("You do not manage the queue of this task.")
+    if task.state in {*ENDED_STATES, TaskState.STOPPING}:
+        raise Conflict("The task has ended or is being stopped.")
+    if is_exempt:
+        values = {"by": actor, "at": clock.now()}
+        _, is_changed = IdleExemption.objects.get_or_create(task=task, defaults=values)
+    else:
+        is_changed = bool(IdleExemption.objects.filter(task=task).delete()[0])
+    if is_changed:
+        _record_exemption(actor, task, is_exempt=is_exempt)
+    warning = IdleWarning.objects.filter(pk=attempt.pk).first() if attempt and is_exempt else None
+    if attempt is not None and warning is not None:
+        _withdraw(warning, attempt, EXEMPT)
+    return task
+
+
+def _record_exemption(actor: User, task: Task, *, is_exempt: bool) -> None:
+    policy_id = task.queue.policy_id if task.queue is not None else None
+    entry = NewEvent(
+        kind="task.idle_exempted" if is_exempt else "task.idle_exemption_ended",
+        object_type="task",
+        object_id=task.pk,
+        queue_id=task.queue_id,
+        policy_id=policy_id,
+        actor_id=actor.pk,
+        data={"name": task.name},
+        is_audited=True,
+    )
+    events_record([entry], topics=task_topics(task.pk, queue_id=task.queue_id, policy_id=policy_id))
 
 
 def _warned(now: datetime) -> Iterator[UUID]:

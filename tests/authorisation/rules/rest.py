@@ -117,6 +117,8 @@ REST_POLICIES = section(
     rule("/api/v1/queues/<name_or_id>/*", SIGNED, HIDE),
 )
 
+# What the managers of a task's queue do with it, and its owner does not.
+BY_MANAGERS = "/api/v1/tasks/<pk>/reorder/ /api/v1/tasks/<pk>/idle-rule/ /tasks/<pk>/idle-rule/"
 REST_TASKS = section(
     rule("/api/v1/tasks/<pk>/effective-vault/", ADMINS, ALLOW),
     rule("/api/v1/tasks/<pk>/effective-vault/", SIGNED, ALLOW, relation=[OWN]),
@@ -128,8 +130,8 @@ REST_TASKS = section(
     # Only the owner knows whether its state is saved; only managers of the queue move it there.
     rule("/api/v1/tasks/<pk>/checkpoint/", SIGNED, ALLOW, relation=[OWN]),
     rule("/api/v1/tasks/<pk>/checkpoint/", ADMINS, FORBID),
-    rule("/api/v1/tasks/<pk>/reorder/", SIGNED - ADMINS, FORBID, relation=[OWN]),
-    rule("/api/v1/tasks/<pk>/reorder/", ADMINS, FORBID, kind="draft"),
+    rule(BY_MANAGERS, SIGNED - ADMINS, FORBID, relation=[OWN]),
+    rule(BY_MANAGERS, ADMINS, FORBID, method="POST PUT", kind="draft"),
     rule("/api/v1/tasks/<pk>/*", SIGNED, ALLOW, relation=[OWN]),
     # All of these hold secrets, which a command of another user could print.
     rule("/api/v1/tasks/<pk>/", ADMINS, FORBID, method="PATCH"),

@@ -10,14 +10,17 @@ import pytest
 from django.db import connection, connections
 
 from apps.accounts.models import User
+from apps.configuration.services.queues import profile_disconnect
+from apps.core.errors import Conflict, NotAllowed
 from apps.events.models import AuditEntry, Event
 from apps.nodes.models import Device, Node
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import AttemptState, TaskState
-from apps.tasks.models import Attempt, HeldDevice, IdleWarning, Member, Task
+from apps.tasks.models import Attempt, HeldDevice, IdleExemption, IdleWarning, Member, Task
 from apps.tasks.services.attempts.records import attempt_lock
 from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
-from apps.tasks.services.idle_rules import idle_rules_apply
+from apps.tasks.services.idle_rules import idle_rules_apply, task_set_idle_exemption
+from apps.tasks.services.stop import task_dequeue
 from tests.allocation.state import apply, begin, decided, end, enqueue, latest, make_node
 from tests.people import Example
 
@@ -220,6 +223,50 @@ def test_a_task_that_ends_meanwhile_is_left_alone(
     assert IdleWarning.objects.exists() is not ends
     assert idle.state == (TaskState.COMPLETED if ends else TaskState.RUNNING)
     assert idle.kinds() == ["idle_warning"]
+
+
+def test_an_exempt_task_is_left_alone_until_the_exemption_ends(
+    idle: IdleTask, root: User, alice: User, bob: User
+) -> None:
+    idle.minutes(WARN)
+    for other in (alice, bob):
+        with pytest.raises(NotAllowed):
+            task_set_idle_exemption(actor=other, task=idle.task, is_exempt=True)
+
+    for _ in range(2):
+        task_set_idle_exemption(actor=root, task=idle.task, is_exempt=True)
+    assert not IdleWarning.objects.exists(), "withdrawn at once"
+    idle.minutes(STOP)
+    assert (idle.state, idle.kinds()) == (
+        TaskState.RUNNING,
+        ["idle_warning", "idle_exempted", "idle_warning_withdrawn"],
+    )
+    entry = AuditEntry.objects.get(verb="task.idle_exempted")
+    assert (entry.actor, entry.object_id) == ("root", str(idle.task.pk))
+
+    task_set_idle_exemption(actor=root, task=idle.task, is_exempt=False)
+    idle.minutes(1)
+    assert IdleWarning.objects.get().stop_at == idle.at + (STOP - WARN) * MINUTE
+    assert AuditEntry.objects.filter(verb="task.idle_exemption_ended").count() == 1
+    idle.minutes(STOP - WARN)
+    with pytest.raises(Conflict):
+        task_set_idle_exemption(actor=root, task=idle.task, is_exempt=True)
+
+
+def test_an_exemption_ends_when_the_task_leaves_the_queue(
+    example: Example, queue: Queue, alice: User, root: User
+) -> None:
+    kept, dequeued = enqueue(alice, queue, 2)
+    for task in (kept, dequeued):
+        task_set_idle_exemption(actor=root, task=task, is_exempt=True)
+
+    task_dequeue(actor=alice, task=dequeued)
+    assert [one.task for one in IdleExemption.objects.all()] == [kept]
+    with pytest.raises(NotAllowed):
+        task_set_idle_exemption(actor=root, task=dequeued, is_exempt=True)
+
+    profile_disconnect(actor=root, queue=queue)
+    assert not IdleExemption.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)
