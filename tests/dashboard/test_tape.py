@@ -207,6 +207,33 @@ def test_a_gpu_that_is_missing_is_closed_from_now_on(node: Node, root: User) -> 
     assert row.closed == ((42, 14),)
 
 
+def test_where_too_much_ran_ones_own_policies_and_long_attempts_stay(
+    example: Example,
+    node: Node,
+    alice: User,
+    charlie: User,
+    root: User,
+    submit: Submit,
+    run_in: RunIn,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assign_perm("policies.view_pool", alice, example.h100)
+    monkeypatch.setattr("apps.dashboard.selectors.tape.MOST_ATTEMPTS", 2)
+    now = timezone.now()
+    hours_ago = {"ours": 3, "long": 5, "short": 1, "shorter": 0.5}
+    for index, (name, hours) in enumerate(hours_ago.items()):
+        who, queue = (alice, example.dev_queue) if name == "ours" else (charlie, None)
+        task = submit(who, name, queue=(queue or example.research_queue).name)
+        hold(run_in(task, example.h100, since=now - timedelta(hours=hours)), node, index)
+
+    ours, others = tape_for(alice), tape_for(root)
+
+    assert [one.task for one in ours.lines] == ["ours", ""]
+    assert [one.task for one in others.lines] == ["ours", "long"]
+    assert ours.is_cut
+    assert others.is_cut
+
+
 @pytest.mark.usefixtures("ran")
 def test_earlier_hours_are_links(root: User, client_for: ClientFor) -> None:
     page = client_for(root).get("/tape/").content.decode()

@@ -63,15 +63,20 @@ def load_tape(user: User, wanted: TapeQuery) -> Tape:
     """What the person may see of the time that they ask for, in a fixed number of queries."""
     window, zone = wanted.window(timezone.now()), reader_zone(user)
     pools = list(pools_visible_to(user))
+    seen = list(policies_visible_to(user).values_list("pk", flat=True))
     policies = None
     if not pools:
-        policies = list(policies_visible_to(user).values_list("pk", flat=True))
+        policies = seen
     elif hidden := other_tenants_policy_ids(user):
         # Tenants learn nothing of one another, not even when a GPU was held.
         others = Policy.objects.exclude(pk__in=hidden).order_by()
         policies = list(others.values_list("pk", flat=True))
     found = attempts_between(
-        window.began, min(window.ended, window.now), policy_ids=policies, pools=pools or None
+        window.began,
+        min(window.ended, window.now),
+        seen=seen,
+        policy_ids=policies,
+        pools=pools or None,
     )
     reader = TapeReader(user, found, window)
     sections = tuple(_by_node(reader, pools) if pools else _by_policy(reader))

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import (
+    Case,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    Prefetch,
+    QuerySet,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce
 
 from apps.accounts.models import User
 from apps.nodes.models import Device, Node
@@ -17,7 +27,7 @@ from apps.tasks.models import Attempt, Member, PastTier, Task, TaskGroup
 from apps.tasks.selectors.visibility import tasks_seen_with_queue
 from apps.usage.selectors.usage_history import overlapping_attempts
 
-# Attempts that one tape shows at most, the latest ones.
+# Attempts that one tape shows at most: the reader's policies first, and what lasts longest.
 MOST_ATTEMPTS = 1000
 
 
@@ -33,7 +43,7 @@ class HeldStretch:
 
 @dataclass(frozen=True, slots=True)
 class TapeAttempts:
-    """The latest first; `past_tiers` of each, oldest first; `is_cut`: there are earlier ones."""
+    """The latest first; `past_tiers` of each, oldest first; `is_cut`: there are more."""
 
     attempts: tuple[Attempt, ...]
     past_tiers: dict[UUID, list[PastTier]]
@@ -44,12 +54,14 @@ def attempts_between(
     began: datetime,
     ended: datetime,
     *,
+    seen: Collection[int],
     policy_ids: Collection[int] | None = None,
     pools: Collection[Pool] | None = None,
 ) -> TapeAttempts:
     """Attempts that held something between two moments, in three or four queries.
 
     Args:
+        seen: policies that the reader sees: others are left out before these.
         policy_ids: None: of all policies, the removed ones with them.
         pools: None: in all pools.
     """
@@ -59,8 +71,14 @@ def attempts_between(
     rows = overlapping_attempts(policy_ids, began=began, until=ended)
     if pools is not None:
         rows = rows.filter(pool__in=pools)
-    found = list(_columns(rows).order_by("-allocated_at", "-pk")[: MOST_ATTEMPTS + 1])
-    shown = found[:MOST_ATTEMPTS]
+    rows = rows.annotate(
+        lasted=ExpressionWrapper(
+            Coalesce("ended_at", Value(ended)) - F("allocated_at"), output_field=DurationField()
+        ),
+        is_other=Case(When(policy__in=seen, then=0), default=1),
+    ).order_by("is_other", "-lasted", "-pk")
+    found = list(_columns(rows)[: MOST_ATTEMPTS + 1])
+    shown = sorted(found[:MOST_ATTEMPTS], key=lambda one: (one.allocated_at, one.pk), reverse=True)
     past: dict[UUID, list[PastTier]] = defaultdict(list)
     ids = [one.pk for one in shown]
     for change in PastTier.objects.filter(attempt__in=ids, until__gt=began).order_by("until", "pk"):
