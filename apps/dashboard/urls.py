@@ -237,6 +237,7 @@ urlpatterns: list[URLPattern] = [
     path("nodes/", nodes.node_list, name="node_list"),
     path("nodes/<int:pk>/", nodes.node_detail, name="node_detail"),
     path("nodes/<int:pk>/history/", history.node_history, name="node_history"),
+    path("nodes/<int:pk>/use/", nodes.node_use, name="node_use"),
     path("nodes/add/", node_add.node_add_page, name="node_add"),
     path("nodes/<int:pk>/edit/", node_changes.node_edit_page, name="node_edit"),
     path("nodes/<int:pk>/host-key/", node_changes.node_rekey_page, name="node_rekey"),

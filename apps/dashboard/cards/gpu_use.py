@@ -31,16 +31,7 @@ class GpuUseCurve:
         if sum(percent is not None for _, percent in points) < 2:
             return None
         began, ended = steps[0].at, steps[-1].at
-        span_s = (ended - began).total_seconds()
-        gap_s = max(span_s / MOST_POINTS, SLOT.total_seconds()) * 1.5
-        path, last = [], None
-        for at, percent in points:
-            if percent is not None:
-                is_joined = last is not None and (at - last).total_seconds() <= gap_s
-                x = WIDTH * (at - began).total_seconds() / span_s
-                path.append(f"{'L' if is_joined else 'M'}{x:.4g} {_y(percent):.4g}")
-                last = at
-        return cls("".join(path), began, ended)
+        return cls(curve_path(points, began, ended, top=100), began, ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +81,25 @@ class GpuUseCard:
         return f"{wh / 1000:.1f} kWh" if wh >= 1000 else f"{wh:.0f} Wh"
 
 
-def _y(percent: int) -> float:
-    return HEIGHT - 1 - (HEIGHT - 2) * percent / 100
+def curve_path(
+    points: Sequence[tuple[datetime, float | None]],
+    began: datetime,
+    ended: datetime,
+    *,
+    top: float,
+) -> str:
+    """A line through the points, from 0 at the bottom, with gaps where nothing is known."""
+    span_s = (ended - began).total_seconds()
+    gap_s = max(span_s / MOST_POINTS, SLOT.total_seconds()) * 1.5
+    path, last = [], None
+    for at, value in points:
+        if value is not None:
+            is_joined = last is not None and (at - last).total_seconds() <= gap_s
+            x = WIDTH * (at - began).total_seconds() / span_s
+            y = HEIGHT - 1 - (HEIGHT - 2) * value / top
+            path.append(f"{'L' if is_joined else 'M'}{x:.4g} {y:.4g}")
+            last = at
+    return "".join(path)
 
 
 def _thinned(steps: Sequence[GpuUseStep]) -> Iterator[tuple[datetime, int | None]]:

@@ -4,10 +4,12 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.models import User
 from apps.dashboard.access import require_administrator
+from apps.dashboard.cards.node_use import SPANS, USUAL, load_node_use
 from apps.dashboard.cards.nodes import resumable_parts
 from apps.dashboard.cards.words import joined, plural
 from apps.dashboard.layout import pause_page
@@ -42,8 +44,24 @@ def node_list(request: HttpRequest) -> HttpResponse:
 def node_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """One node."""
     node = _node(require_administrator(request), pk)
-    context = {"node": node, "history": history_query(request)}
+    context = {"node": node, "history": history_query(request), "use_hours": _use_hours(request)}
     return render(request, "pages/node_detail.html", context)
+
+
+# permission: administrators
+@require_GET
+@login_required
+@never_cache
+def node_use(request: HttpRequest, pk: int) -> HttpResponse:
+    """What the machine used over time."""
+    user = require_administrator(request)
+    node, hours = _node(user, pk), _use_hours(request)
+    context = {
+        "card": load_node_use(user, node, hours),
+        "spans": [(words, f"use={one}", one == hours) for one, words in SPANS.items()],
+        "page": reverse("node_detail", args=[pk]),
+    }
+    return render(request, "components/node_use.html", context)
 
 
 # permission: administrators
@@ -97,6 +115,11 @@ def node_drain_now(request: HttpRequest, pk: int) -> HttpResponse:
     undo = None if before.is_draining else _undo(user, node, "node.draining", ends="drain")
     say(request, f"{node.name} drains: its tasks run to their end.", undo=undo)
     return redirect("node_detail", pk)
+
+
+def _use_hours(request: HttpRequest) -> int:
+    given = request.GET.get("use", "")
+    return next((one for one in SPANS if str(one) == given), USUAL)
 
 
 def _undo(user: User, node: Node, kind: str, *, ends: str) -> Undo:

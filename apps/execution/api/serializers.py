@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from apps.core.serializers import AmountsField, StrictSerializer
 from apps.nodes.models import Runtime
+from apps.tasks.models.gpu_use import SAMPLES_DAYS
 
 ADDRESS = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"
 FINGERPRINT = r"^SHA256:[A-Za-z0-9+/]{43}$"
@@ -17,6 +18,29 @@ class NameOrIdField(serializers.CharField):
     def to_internal_value(self, data: Any) -> Any:
         is_id = isinstance(data, int) and not isinstance(data, bool)
         return data if is_id else super().to_internal_value(data)
+
+
+class NodeUseStepSerializer(serializers.Serializer[Any]):
+    """Five minutes: means, and the most of the disk. Network in bytes in a second."""
+
+    at = serializers.DateTimeField()
+    cpu_percent = serializers.IntegerField(allow_null=True)
+    memory_mb = serializers.IntegerField()
+    disk_mb = serializers.IntegerField()
+    received = serializers.IntegerField(allow_null=True)
+    sent = serializers.IntegerField(allow_null=True)
+
+
+class NodeUseSerializer(serializers.Serializer[Any]):
+    """What a node used, oldest first; five minutes without a sample are missing."""
+
+    steps = NodeUseStepSerializer(many=True)
+
+
+class NodeUseQuerySerializer(StrictSerializer):
+    """How many hours back."""
+
+    hours = serializers.IntegerField(min_value=1, max_value=SAMPLES_DAYS * 24, default=24)
 
 
 class NodeChangeSerializer(StrictSerializer):

@@ -1,5 +1,6 @@
 """REST that changes nodes, for administrators."""
 
+from datetime import timedelta
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -10,6 +11,7 @@ from rest_framework.response import Response
 from apps.access.selectors import pools_visible_to
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
+from apps.core import clock
 from apps.core.errors import BadInput
 from apps.execution.api.serializers import (
     HostKeySerializer,
@@ -17,6 +19,8 @@ from apps.execution.api.serializers import (
     NodeChangeSerializer,
     NodeCheckedSerializer,
     NodeCheckSerializer,
+    NodeUseQuerySerializer,
+    NodeUseSerializer,
     RekeySerializer,
     RemoveSerializer,
 )
@@ -34,6 +38,7 @@ from apps.execution.services.node_removal import node_remove, tasks_on
 from apps.nodes.api import views
 from apps.nodes.api.serializers import NodeSerializer
 from apps.policies.selectors import by_name_or_id
+from apps.tasks.selectors.node_use import node_use_steps
 
 
 class NodeViewSet(views.BaseNodeViewSet):
@@ -85,6 +90,16 @@ class NodeViewSet(views.BaseNodeViewSet):
             "kind": shown.kind,
         }
         return Response(HostKeySerializer(payload).data)
+
+    @extend_schema(parameters=[NodeUseQuerySerializer], responses=NodeUseSerializer, filters=False)
+    @action(detail=True, pagination_class=None)
+    def use(self, request: Request, pk: str) -> Response:  # noqa: ARG002  # the route's
+        """What it used of its CPUs, memory, disk and network in the last hours."""
+        asked = NodeUseQuerySerializer(data=request.query_params)
+        asked.is_valid(raise_exception=True)
+        since = clock.now() - timedelta(hours=asked.validated_data["hours"])
+        steps = node_use_steps(self.get_object(), since=since)
+        return Response(NodeUseSerializer({"steps": steps}).data)
 
     @extend_schema(request=RekeySerializer)
     @action(detail=True, methods=["post"])

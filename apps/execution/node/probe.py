@@ -44,6 +44,7 @@ def probe(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[st
         "devices": found["devices"] + simulated,
         "cdi_names": sorted(devices.cdi_names())[:2000],
         "cpu_milli": len(os.sched_getaffinity(0)) * 1000,
+        **_cpu_times(),
         "memory_mb": _memory("MemTotal"),
         "memory_free_mb": _memory("MemAvailable"),
         "disk_mb": shutil.disk_usage(home).total // MEBIBYTE,
@@ -82,6 +83,15 @@ def _machine_id() -> str:
     return hashlib.sha256(b"rpm-node:" + number).hexdigest()[:32] if number else ""
 
 
+def _cpu_times() -> dict[str, int]:
+    """Milliseconds since boot of all CPUs together, and how many of them they were busy."""
+    with open("/proc/stat", encoding="ascii") as source:
+        ticks = [int(one) for one in source.readline().split()[1:9]]
+    waiting = ticks[3] + ticks[4]
+    ms = 1000 // os.sysconf("SC_CLK_TCK")
+    return {"cpu_ms": sum(ticks) * ms, "cpu_busy_ms": (sum(ticks) - waiting) * ms}
+
+
 def _memory(field: str) -> int:
     with open("/proc/meminfo", encoding="ascii") as source:
         for line in source:
@@ -103,6 +113,7 @@ def _network() -> list[dict[str, Any]]:
                         "name": name.strip(),
                         "received_bytes": int(fields[0]),
                         "sent_bytes": int(fields[8]),
+                        "physical": os.path.exists("/sys/class/net/%s/device" % name.strip()),
                     }
                 )
     return interfaces

@@ -11,7 +11,7 @@ from django.db import DatabaseError, connections
 from apps.execution.client import NodeClient
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import SyncRequest
-from apps.execution.services.device_samples import node_store_samples
+from apps.execution.services.device_samples import MachineCounters, node_store_samples
 from apps.execution.services.inventory import (
     node_store_inventory,
     node_store_occupied,
@@ -56,6 +56,7 @@ class InventoryProbe:
         self._submit = submit
         self._due_at = float("-inf")
         self._client: NodeClient | None = None
+        self._counters: MachineCounters | None = None
         self._under_way: Future[None] | None = None
 
     def want(self) -> None:
@@ -100,11 +101,13 @@ class InventoryProbe:
             return f"Its probe is not answered: {outcome.detail}" if is_there else ""
         with as_server(node.pk, self._token):
             node_store_inventory(node, outcome.answer, outcome.clocks)
+        before, self._counters = self._counters, MachineCounters.of(outcome.answer, outcome.clocks)
+        rates = self._counters.since(before) if self._counters is not None else None
         full = client.sync(self._sync(full=True))
         if isinstance(full, Answered):
             with as_server(node.pk, self._token):
                 node_store_occupied(node, full.answer.device_processes)
-                node_store_samples(node, outcome.answer.devices, full.answer.device_processes)
+                node_store_samples(node, outcome.answer, full.answer.device_processes, rates)
         if client is self._client:
             self.is_known, self.has_failed = True, False
         return ""

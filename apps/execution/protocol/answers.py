@@ -99,11 +99,12 @@ class Enforcement(Struct, frozen=True):
 
 
 class NetworkInterface(Struct, frozen=True):
-    """A network interface; bytes since boot."""
+    """A network interface; bytes since boot. Not `physical`: a bridge, or the end of a tunnel."""
 
     name: ShortText
     received_bytes: ByteCount
     sent_bytes: ByteCount
+    physical: bool = False
 
 
 class NodeInventory(Struct, frozen=True):
@@ -129,6 +130,9 @@ class NodeInventory(Struct, frozen=True):
     runtimes: Annotated[dict[Name, ShortText], Meta(max_length=16)]
     crashes: LongText
     enforcement: Enforcement | None = None
+    # Of all CPUs together since boot; None where the helper is older.
+    cpu_ms: Count | None = None
+    cpu_busy_ms: Count | None = None
     # Of its system, hashed; empty where it has none.
     machine_id: ShortText = ""
     # The NVIDIA toolkit's version line, and sshd's limits by their names; empty where not known.

@@ -2,6 +2,7 @@
 
 from apps.tasks.models.attempts import Attempt, AttemptLog, HeldDevice, Member, PastTier
 from apps.tasks.models.gpu_use import AttemptUse, DeviceUse, IdleExemption, IdleWarning
+from apps.tasks.models.node_use import NodeUse
 from apps.tasks.models.permissions import TaskGroupPermission, TaskUserPermission
 from apps.tasks.models.tasks import IdempotencyKey, ReasonChange, Task, TaskGroup
 
@@ -15,6 +16,7 @@ __all__ = [
     "IdleExemption",
     "IdleWarning",
     "Member",
+    "NodeUse",
     "PastTier",
     "ReasonChange",
     "Task",

@@ -12,6 +12,8 @@ MS = timedelta(milliseconds=1)
 SLOT = timedelta(minutes=5)
 # A sample stands for the time since the one before, but for no more than this.
 SAMPLE_MOST = timedelta(minutes=2)
+# Samples are kept so long; the sums of usage keep what those of devices say.
+SAMPLES_DAYS = 14
 # A GPU whose mean utilisation is below this, in percent, is idle.
 IDLE_PERCENT = 5
 # Use that stops for less is not idle time.

@@ -14,12 +14,13 @@ from apps.core.upserts import rows_add
 from apps.nodes.models import Node
 from apps.tasks.models import AttemptUse, DeviceUse, HeldDevice
 from apps.tasks.models.gpu_use import IDLE_PERCENT, MS, SAMPLE_MOST, SLOT, slot_of
+from apps.tasks.services.node_use import MOST_MB, MachineSample, machine_sample_add
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # After a larger jump back the new time is believed.
 MOST_AHEAD = timedelta(hours=1)
 # More percent is nonsense, and so is more than 10 kW; of shares memory is bounded as well.
-MOST_PERCENT, MOST_MW, MOST_MB = 100, 10_000_000, 2**31
+MOST_PERCENT, MOST_MW = 100, 10_000_000
 # The uuid of a device, and the task, generation and rank of a member, as a node names them.
 ProcessKey = tuple[str, str, int, int]
 
@@ -58,8 +59,7 @@ class HeldUse:
     @property
     def sums(self) -> tuple[int, ...]:
         """In the order of `SUMS`."""
-        # Rounded so that stretches that follow each other add up exactly.
-        ms = (self.until - EPOCH) // MS - (self.since - EPOCH) // MS
+        ms = _ms(self.since, self.until)
         return (
             ms,
             0 if self.percent is None else ms,
@@ -67,6 +67,11 @@ class HeldUse:
             ms if self.has_process else 0,
             self.power_mw * ms // 1000,
         )
+
+
+def _ms(since: datetime, until: datetime) -> int:
+    """Rounded so that stretches that follow each other add up exactly."""
+    return (until - EPOCH) // MS - (since - EPOCH) // MS
 
 
 SUMS = ("sampled_ms", "known_ms", "busy", "process_ms", "energy_mj")
@@ -77,15 +82,17 @@ def device_samples_record(
     samples: Iterable[DeviceSample],
     processes: Mapping[ProcessKey, int],
     *,
+    machine: MachineSample | None = None,
     now: datetime | None = None,
 ) -> int:
-    """Add a node's samples to the held devices, in the caller's transaction.
+    """Add a node's samples to it and to the held devices, in the caller's transaction.
 
     They stand for the time since those before, up to two minutes: of longer gaps nothing is known.
     Where the clock went back, time that is sampled already is not sampled again.
 
     Args:
         processes: memory in 2^20 bytes that the processes of members use on each device.
+        machine: what the node itself uses.
 
     Returns:
         How many held devices were sampled.
@@ -101,6 +108,9 @@ def device_samples_record(
     if before is None or before > now:
         return 0
     since = max(before, now - SAMPLE_MOST)
+    if machine is not None:
+        steps = stretches(since, now, SLOT)
+        machine_sample_add(node, machine, ((slot_of(a), _ms(a, b)) for a, b in steps))
     uses = list(_uses(node, {one.uuid: one for one in samples}, processes, (since, now)))
     held_uses_add(
         replace(one, since=began, until=ended)

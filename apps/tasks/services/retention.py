@@ -27,9 +27,11 @@ from apps.tasks.models import (
     HeldDevice,
     IdempotencyKey,
     Member,
+    NodeUse,
     ReasonChange,
     Task,
 )
+from apps.tasks.models.gpu_use import SAMPLES_DAYS
 
 log = structlog.get_logger(__name__)
 
@@ -39,8 +41,6 @@ LOOKED_AT = 1000
 PIECES_AT_ONCE = 200
 TASKS_AT_ONCE = 100
 KEYS_DAYS = 7
-# Samples of single devices; the sums of usage keep what they say.
-SAMPLES_DAYS = 14
 # However much the tasks of a user take, those that have just ended can still be read.
 STAYS_FOR = timedelta(days=1)
 OF_TASKS = ("task", "attempt")
@@ -98,9 +98,13 @@ def expired_remove(
     now = now or clock.now()
     until = time.monotonic() + run_s
     keys, are_keys_over = _each(_old_keys(now - timedelta(days=KEYS_DAYS)), _keys_delete, until)
-    samples, are_samples_over = _each(
-        _old_samples(now - timedelta(days=SAMPLES_DAYS)), _samples_delete, until
-    )
+    samples, are_samples_over = 0, True
+    for batches, delete in (
+        (_old_samples(now - timedelta(days=SAMPLES_DAYS)), _samples_delete),
+        (_old_node_samples(now - timedelta(days=SAMPLES_DAYS)), _node_samples_delete),
+    ):
+        removed, is_over = _each(batches, delete, until)
+        samples, are_samples_over = samples + removed, are_samples_over and is_over
     pieces, are_logs_over, tasks, are_tasks_over = 0, True, 0, True
     if retention.logs is not None:
         pieces, are_logs_over = _each(_old_pieces(now - retention.logs), _pieces_delete, until)
@@ -145,6 +149,12 @@ def _old_keys(before: datetime) -> Iterator[Sequence[int]]:
 def _old_samples(before: datetime) -> Iterator[Sequence[int]]:
     """What is not summed up yet stays."""
     old = DeviceUse.objects.filter(at__lt=before, is_booked=True).order_by("at")
+    while batch := list(old.values_list("pk", flat=True)[:LOOKED_AT]):
+        yield batch
+
+
+def _old_node_samples(before: datetime) -> Iterator[Sequence[int]]:
+    old = NodeUse.objects.filter(at__lt=before).order_by("at")
     while batch := list(old.values_list("pk", flat=True)[:LOOKED_AT]):
         yield batch
 
@@ -243,6 +253,10 @@ def _keys_delete(batch: Sequence[Any]) -> int:
 
 def _samples_delete(batch: Sequence[Any]) -> int:
     return DeviceUse.objects.filter(pk__in=batch).delete()[0]
+
+
+def _node_samples_delete(batch: Sequence[Any]) -> int:
+    return NodeUse.objects.filter(pk__in=batch).delete()[0]
 
 
 def _pieces_delete(batch: Sequence[Any]) -> int:

@@ -29,6 +29,21 @@ def test_a_probe_tells_of_the_toolkit_and_of_sshds_limits(
     }
 
 
+def test_counters_of_the_machine_only_grow(tmp_path: Path) -> None:
+    node = installed_local(str(tmp_path / "home"))
+    first, then = (node.probe().answer for _ in range(2))
+
+    assert first.cpu_ms is not None
+    assert first.cpu_busy_ms is not None
+    assert then.cpu_ms is not None
+    assert then.cpu_busy_ms is not None
+    assert 0 < first.cpu_busy_ms <= then.cpu_busy_ms <= then.cpu_ms
+    assert first.cpu_ms <= then.cpu_ms
+    # About as long as all CPUs together have been there.
+    assert first.cpu_ms > 1000
+    assert all(isinstance(one.physical, bool) for one in first.network)
+
+
 def test_a_node_where_nobody_may_ask_sshd_says_nothing_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

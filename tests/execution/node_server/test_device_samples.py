@@ -12,7 +12,15 @@ from apps.execution.selectors import members_to_stop
 from apps.nodes.models import Device, Node
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import TaskState
-from apps.tasks.models import Attempt, AttemptUse, DeviceUse, HeldDevice, IdleWarning, Member
+from apps.tasks.models import (
+    Attempt,
+    AttemptUse,
+    DeviceUse,
+    HeldDevice,
+    IdleWarning,
+    Member,
+    NodeUse,
+)
 from apps.tasks.services.attempts.next_state import MemberResult
 from apps.tasks.services.idle_rules import idle_rules_apply
 from apps.tasks.services.members.exits import member_note_exit
@@ -138,6 +146,28 @@ def test_a_server_that_lost_the_node_samples_nothing(node: SampledNode, attempt:
     node.probe.start(node.tested.client)
 
     assert AttemptUse.objects.get().sampled_ms == before
+
+
+def test_what_the_machine_itself_uses_is_sampled_with_its_gpus(node: SampledNode) -> None:
+    NodeUse.objects.all().delete()
+    node.ask(BEGIN)
+    node.ask(BEGIN + MINUTE)
+    node.probe = node.another_server()
+    node.ask(BEGIN + 3 * MINUTE)
+    node.ask(BEGIN + 63 * MINUTE)
+
+    total = Node.objects.get().report
+    rows = list(NodeUse.objects.order_by("at"))
+    assert [(one.at, one.sampled_ms, one.counted_ms) for one in rows] == [
+        (BEGIN - 6 * MINUTE, 60_000, 60_000),
+        # A minute before, one after, and two that a new server has no rates of.
+        (BEGIN - MINUTE, 4 * 60_000, 2 * 60_000),
+        (BEGIN + 59 * MINUTE, 2 * 60_000, 2 * 60_000),
+    ]
+    for one in rows:
+        assert 0 < one.memory / one.sampled_ms < total["memory_mb"]
+        assert 0 < one.disk_mb <= total["disk_mb"]
+        assert one.cpu <= 100 * one.counted_ms
 
 
 def test_a_gpu_that_is_made_up_or_lost_is_not_sampled(
