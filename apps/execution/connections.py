@@ -16,6 +16,7 @@ from apps.execution.transport.base import (
     ProgramFailed,
     Unreachable,
 )
+from apps.execution.transport.channel import ChannelTransport
 from apps.execution.transport.host_keys import HostKey
 from apps.execution.transport.local import LocalTransport
 from apps.execution.transport.ssh import SshNode, SshTransport
@@ -104,7 +105,7 @@ def ensure_helper(client: NodeClient, node: Node) -> None:
             if there is None:
                 raise
             log.warning("node.helper_kept", node=node.pk, helper=there[0].helper, detail=str(error))
-    if isinstance(client.transport, SshTransport):
+    if isinstance(client.transport, ChannelTransport):
         client.transport.retire_helper()
         client.transport.has_channel = there is not None and there[1] is not None
 
@@ -117,7 +118,7 @@ def _there(client: NodeClient, node: Node) -> _Helper | None:
     """
     if not node.helper_home:
         return None
-    if isinstance(client.transport, SshTransport):
+    if isinstance(client.transport, ChannelTransport):
         # One that runs need not be the one that is installed.
         client.transport.has_channel = False
     try:

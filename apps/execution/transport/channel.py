@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from time import monotonic
+from typing import Protocol
 
 import paramiko
 from paramiko.buffered_pipe import BufferedPipe
@@ -38,6 +39,9 @@ PACKET_BYTES = 256 * 1024
 CHUNK_BYTES = 256 * 1024
 ERROR_BYTES = 2000
 CLOSE_TIMEOUT_S = 10.0
+# Until a helper that was started says that it answers.
+START_TIMEOUT_S = 20.0
+CLOSED = "the connection was closed here"
 
 
 class BoundedPacketizer(Packetizer):
@@ -68,15 +72,37 @@ def bound_received(channel: paramiko.Channel) -> None:
         channel.in_stderr_buffer.close()
 
 
+class HelperPipes(Protocol):
+    """A helper's input and output: a session of an SSH connection, or a child process."""
+
+    def exec_command(self, command: str) -> None:
+        """Start it; once."""
+
+    def sendall(self, s: bytes) -> object:
+        """Give it all of this to read."""
+
+    def recv(self, nbytes: int) -> bytes:
+        """What it has written, at most so much; nothing at its end."""
+
+    def recv_stderr_ready(self) -> bool:
+        """Whether it said something on its way out."""
+
+    def recv_stderr(self, nbytes: int) -> bytes:
+        """That."""
+
+    def close(self) -> None:
+        """Let it end."""
+
+
 class HelperChannel:
     """Requests to one helper program. Once it has ended, it answers nothing ever again.
 
     Args:
-        channel: a session of an open connection, used by nothing else.
+        channel: used by nothing else.
         cut: closes the connection at once.
     """
 
-    def __init__(self, channel: paramiko.Channel, cut: Callable[[], None]) -> None:
+    def __init__(self, channel: HelperPipes, cut: Callable[[], None]) -> None:
         self._channel = channel
         self._cut = cut
         self._lock = threading.Lock()
@@ -260,6 +286,55 @@ class HelperChannel:
         if not words:
             return "the connection was cut"
         return f"the helper ended: {words.decode(errors='replace').strip()}"
+
+
+class ChannelTransport:
+    """Keeps one running helper; started when first needed, and again after its end.
+
+    `has_channel`: the helper there answers many requests, through one program.
+    """
+
+    def __init__(self) -> None:
+        self.has_channel = False
+        self._starting = threading.Lock()
+        self._helper: HelperChannel | None = None
+        self._is_closed = False
+
+    def retire_helper(self) -> None:
+        """Let the running helper end; the next exchange starts the one that is installed now."""
+        helper, self._helper = self._helper, None
+        if helper is not None:
+            helper.retire()
+
+    def close(self) -> None:
+        """Close the connection for good; running exchanges fail."""
+        self._is_closed = True
+        helper = self._helper
+        if helper is not None:
+            helper.end(CLOSED)
+
+    def _ask_helper(self, request: bytes, deadline: float) -> bytes:
+        return self._running_helper(deadline).request(request, deadline)
+
+    def _running_helper(self, deadline: float) -> HelperChannel:
+        """The one program of this connection; started by the first that asks."""
+        if not self._starting.acquire(timeout=max(deadline - monotonic(), 0)):
+            raise Unreachable("the helper does not start in time")
+        try:
+            helper = self._helper
+            if helper is None or helper.is_over:
+                helper, command = self._new_helper(deadline)
+                helper.start(command, min(deadline, monotonic() + START_TIMEOUT_S))
+                self._helper = helper
+            if self._is_closed:
+                helper.end(CLOSED)
+            return helper
+        finally:
+            self._starting.release()
+
+    def _new_helper(self, deadline: float) -> tuple[HelperChannel, str]:
+        """One that is to be started, and the command that does it."""
+        raise NotImplementedError
 
 
 class _Deadline:

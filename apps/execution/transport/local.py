@@ -1,14 +1,18 @@
 """The control plane's own machine as a node."""
 
+import os
+import shlex
 import subprocess
 import sys
+from time import monotonic
 
 from apps.execution.transport.base import ExchangeFailed, ProgramFailed, Unreachable
+from apps.execution.transport.channel import CLOSED, ChannelTransport, HelperChannel
 
 ERROR_BYTES = 2000
 
 
-class LocalTransport:
+class LocalTransport(ChannelTransport):
     """Runs the same helper as a child process.
 
     Args:
@@ -16,20 +20,81 @@ class LocalTransport:
     """
 
     def __init__(self, home: str = "") -> None:
+        super().__init__()
         self.home = home
 
     def exchange(self, request: bytes, *, timeout_s: float) -> bytes:
-        """Run the helper once with the request on its standard input."""
+        """The installed helper's answer."""
         if not self.home:
             raise Unreachable("the helper is not installed on this machine")
-        return _run([sys.executable, "-ES", f"{self.home}/helper"], request, timeout_s)
+        if self.has_channel:
+            return self._ask_helper(request, monotonic() + timeout_s)
+        if self._is_closed:
+            raise Unreachable(CLOSED)
+        return _run(self._command(), request, timeout_s)
 
     def install(self, program: bytes, *, timeout_s: float) -> bytes:
         """Install the helper on this machine."""
         return _run([sys.executable, "-"], program, timeout_s)
 
+    def _command(self) -> list[str]:
+        return [sys.executable, "-ES", f"{self.home}/helper"]
+
+    def _new_helper(self, _deadline: float) -> tuple[HelperChannel, str]:
+        process = _HelperProcess()
+        return HelperChannel(process, process.kill), shlex.join(self._command())
+
+
+class _HelperProcess:
+    """A helper as a child process. It ends with its input: also where this process is killed.
+
+    What it has begun goes on by itself, as it does where an SSH connection is cut.
+    """
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    def exec_command(self, command: str) -> None:
+        pipe = subprocess.PIPE
+        # In a session of its own no Ctrl-C in a terminal ends it.
+        self._process = subprocess.Popen(
+            shlex.split(command),
+            bufsize=0,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
+        )
+
+    def sendall(self, s: bytes) -> None:
+        left = memoryview(s)
+        while left:
+            left = left[os.write(self._descriptor("stdin"), left) :]
+
+    def recv(self, nbytes: int) -> bytes:
+        content = os.read(self._descriptor("stdout"), nbytes)
+        if not content and self._process is not None:
+            # It is over, or it answers nothing more.
+            self._process.kill()
+            self._process.wait()
+        return content
+
+    def recv_stderr_ready(self) -> bool:
+        return True
+
+    def recv_stderr(self, nbytes: int) -> bytes:
+        return os.read(self._descriptor("stderr"), nbytes)
+
     def close(self) -> None:
-        """There is no connection."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def _descriptor(self, name: str) -> int:
+        found: int = getattr(self._process, name).fileno()
+        return found
 
 
 def _run(command: list[str], content: bytes, timeout_s: float) -> bytes:

@@ -21,7 +21,13 @@ from apps.execution.transport.base import (
     ProgramFailed,
     Unreachable,
 )
-from apps.execution.transport.channel import HelperChannel, bound_received, cut
+from apps.execution.transport.channel import (
+    CLOSED,
+    ChannelTransport,
+    HelperChannel,
+    bound_received,
+    cut,
+)
 from apps.execution.transport.host_keys import (
     CONNECT_TIMEOUT_S,
     HostKey,
@@ -39,9 +45,6 @@ FREE_STEP_S = 0.05
 CHUNK_BYTES = 256 * 1024
 ERROR_BYTES = 2000
 UNRESTRICTED = "not-restricted"
-CLOSED = "the connection was closed here"
-# Until a helper that was started says that it answers.
-START_TIMEOUT_S = 20.0
 # paramiko looks so often whether a quiet connection is to end or to be kept alive.
 QUIET_STEP_S = 5.0
 
@@ -68,23 +71,17 @@ class _NoSession(Unreachable):
     """The connection is there, and has as many sessions as sshd allows."""
 
 
-class SshTransport:
-    """Exchanges with one node. Connects when first needed and again after a cut.
-
-    `has_channel`: the helper there answers many requests, through one program.
-    """
+class SshTransport(ChannelTransport):
+    """Exchanges with one node. Connects when first needed and again after a cut."""
 
     def __init__(self, node: SshNode) -> None:
+        super().__init__()
         self.node = node
-        self.has_channel = False
         self._lock = threading.Lock()
         # paramiko gives the refusal of a channel to the first thread that asks, not to its own.
         self._opening = threading.Lock()
         self._slots = threading.BoundedSemaphore(EXCHANGES_AT_ONCE)
         self._connection: paramiko.Transport | None = None
-        self._starting = threading.Lock()
-        self._helper: HelperChannel | None = None
-        self._is_closed = False
 
     def exchange(self, request: bytes, *, timeout_s: float) -> bytes:
         """The installed helper's answer."""
@@ -92,18 +89,11 @@ class SshTransport:
             raise Unreachable("the helper is not installed on this node")
         if not self.has_channel:
             return self._run(remote_command(self.node.home), request, timeout_s)
-        deadline = monotonic() + timeout_s
-        return self._running_helper(deadline).request(request, deadline)
+        return self._ask_helper(request, monotonic() + timeout_s)
 
     def install(self, program: bytes, *, timeout_s: float) -> bytes:
         """Run `python3 -` on the node."""
         return self._run("python3 -", program, timeout_s)
-
-    def retire_helper(self) -> None:
-        """Let the running helper end; the next exchange starts the one that is installed now."""
-        helper, self._helper = self._helper, None
-        if helper is not None:
-            helper.retire()
 
     def is_restricted(self, *, timeout_s: float) -> bool:
         """Whether the node's sshd lets this key run nothing but the helper.
@@ -138,33 +128,16 @@ class SshTransport:
 
     def close(self) -> None:
         """Close the connection for good; running exchanges fail."""
-        self._is_closed = True
-        helper = self._helper
-        if helper is not None:
-            helper.end(CLOSED)
+        super().close()
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
             cut(connection)
 
-    def _running_helper(self, deadline: float) -> HelperChannel:
-        """The one program of this connection; started by the first that asks."""
-        if not self._starting.acquire(timeout=max(deadline - monotonic(), 0)):
-            raise Unreachable("the helper does not start in time")
-        try:
-            helper = self._helper
-            if helper is None or helper.is_over:
-                channel = self._free_channel(deadline)
-                helper = HelperChannel(channel, partial(cut, channel.get_transport()))
-                helper.start(
-                    remote_command(self.node.home), min(deadline, monotonic() + START_TIMEOUT_S)
-                )
-                self._helper = helper
-            if self._is_closed:
-                helper.end(CLOSED)
-            return helper
-        finally:
-            self._starting.release()
+    def _new_helper(self, deadline: float) -> tuple[HelperChannel, str]:
+        channel = self._free_channel(deadline)
+        helper = HelperChannel(channel, partial(cut, channel.get_transport()))
+        return helper, remote_command(self.node.home)
 
     def _run(self, command: str, content: bytes, timeout_s: float) -> bytes:
         deadline = monotonic() + timeout_s
