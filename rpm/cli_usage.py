@@ -11,7 +11,7 @@ GROUPS = "policy, pool, model, tier, profile, queue or owner."
 
 
 def show_status(context: typer.Context) -> None:
-    """GPUs in use by pool and by policy, and what runs and waits."""
+    """GPUs in use by pool and by policy, what runs and waits, and budgets of this month."""
     client = client_of(context)
     rows = [
         {
@@ -27,11 +27,14 @@ def show_status(context: typer.Context) -> None:
             "used": policy["current"]["used"].get("gpu", "0"),
             "reserved": policy["reserved"].get("gpu", "-"),
             "of": policy["limit"].get("gpu", "-"),
+            "spent": policy["budget_spent"] or "-",
+            "budget": policy["budget"] or "-",
             **current(policy),
         }
         for policy in client.policies()
     ]
-    table(("name", "used", "reserved", "of", "running", "waiting", "oldest"), rows)
+    heads = ("name", "used", "reserved", "of", "running", "waiting", "oldest", "spent", "budget")
+    table(heads, rows)
 
 
 def show_usage(

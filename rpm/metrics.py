@@ -26,6 +26,7 @@ from apps.core import clock
 from apps.core.units import BUILT_IN_KEYS, MILLI
 from apps.nodes.models import Node, NodeState
 from apps.nodes.selectors import capacity_by_pool, serving_processes
+from apps.policies.budgets import budgets_at
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.selectors.attempt_sums import LiveAttemptSum, launches_since, live_attempt_sums
@@ -171,6 +172,18 @@ def _policies(live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
     )
     yield _amounts("rpm_policy_limit", "Its limit; absent where there is none.", names, limits)
     yield _idle_gpus(names, {policy: one.parent for policy, one in amounts.items()})
+    budgets = budgets_at(timezone.now())
+    yield _gauge(
+        "rpm_policy_budget_spent_ratio",
+        "What is spent of its budget of this month; absent without one.",
+        ["policy"],
+        (
+            ((name,), float(budgets[pk].spent / budgets[pk].amount))
+            for pk, name in names.items()
+            if pk in budgets
+        ),
+        merge=max,
+    )
 
 
 def _idle_gpus(names: Mapping[int, str], parents: Mapping[int, int | None]) -> Metric:

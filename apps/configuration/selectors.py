@@ -12,6 +12,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import Person, is_admin
 from apps.configuration.models import Revision
 from apps.events.models import Event
+from apps.policies.budgets import decimal_text
 from apps.policies.document import (
     POOL_COLUMNS,
     PROFILE_COLUMNS,
@@ -191,7 +192,7 @@ def _policy_entries(queues: Iterable[Queue]) -> tuple[PolicyEntry, ...]:
             is_strict=policy.is_strict,
             user_limit=policy.user_limit,
             logs_open_to_group=policy.logs_open_to_group,
-            budget=None if policy.budget is None else f"{policy.budget.normalize():f}",
+            budget=None if policy.budget is None else decimal_text(policy.budget),
             budget_stops=policy.budget_stops,
             queues=tuple(connected[policy.pk]),
         )

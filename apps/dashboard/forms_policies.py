@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.models import Group
 
 from apps.access.selectors import policies_administered_by
@@ -14,13 +15,21 @@ from apps.configuration.services.limits import ConnectableProfile
 from apps.configuration.services.policies import amounts_of
 from apps.core.units import BUILT_IN_KEYS, UNITS
 from apps.dashboard.forms_base import ConflictCheckForm, PageForm
+from apps.policies.budgets import decimal_text
 from apps.policies.models import Policy, Queue
 from apps.policies.models.bases import NAME_LENGTH
+from apps.policies.models.policies import LEAST_BUDGET
 from apps.policies.selectors import known_keys, policy_family
 
 KINDS = {"reserved": "Reservation", "limit": "Limit", "user_limit": "Limit per user"}
 # Rarely touched, with what they usually are.
-SPECIAL = {"weight": 1, "is_strict": False, "logs_open_to_group": False}
+SPECIAL = {
+    "weight": 1,
+    "is_strict": False,
+    "logs_open_to_group": False,
+    "budget": None,
+    "budget_stops": False,
+}
 PLAIN = ("name", "description", "group", "parent", *SPECIAL)
 # The page of a dialog has a form with a name, too.
 DIALOG_ID = "dialog_%s"
@@ -77,6 +86,19 @@ class PolicyForm(ConflictCheckForm):
         label="Logs open to the group",
         required=False,
         help_text="Its people may read each other's logs.",
+    )
+    budget = forms.DecimalField(
+        label=f"Budget per month, {settings.RPM_CURRENCY}",
+        required=False,
+        max_digits=12,
+        decimal_places=4,
+        min_value=LEAST_BUDGET,
+        help_text="What it may cost, with the policies below it. Empty: any amount.",
+    )
+    budget_stops = forms.BooleanField(
+        label="Stop at the budget",
+        required=False,
+        help_text="Once it is spent, no task starts until the next month.",
     )
 
     def __init__(
@@ -216,6 +238,8 @@ def _values_of(policy: Policy) -> dict[str, Any]:
 
 def _initial(known: dict[str, Any]) -> dict[str, Any]:
     initial = {name: value for name, value in known.items() if name not in KINDS}
+    if known.get("budget") is not None:
+        initial["budget"] = decimal_text(known["budget"])
     for kind in KINDS:
         initial |= {f"{kind}.{key}": text for key, text in known.get(kind, {}).items()}
     return initial

@@ -51,6 +51,21 @@ class Budget:
         spent = self.spent.quantize(_CENT, ROUND_DOWN)
         return f"{spent:,.2f} of {self.amount:,.2f} {settings.RPM_CURRENCY}"
 
+    @property
+    def sentence(self) -> str:
+        """How it stands, and what that means for tasks."""
+        text = f"Budget of {self.name} for {self.month:%B}: {self.words} spent."
+        if not self.stops:
+            return text
+        if self.is_spent:
+            return f"{text} Tasks wait until 1 {next_month(self.month):%B}, or until it is raised."
+        return f"{text} Once it is spent, no more tasks start."
+
+
+def decimal_text(amount: Decimal) -> str:
+    """Without zeros at its end: `1000` or `0.5`."""
+    return f"{amount.normalize():f}"
+
 
 def month_of(at: datetime) -> date:
     """The first day of its calendar month, in UTC."""

@@ -194,7 +194,7 @@ def test_the_status_and_the_usage_are_tables(
     usage = ctl(access, "usage", "--by", "owner")
     wrong = ctl(access, "usage", "--by", "moon")
 
-    assert f"pool {example.bare_metal.name}\t4\t\t8\t\t\t" in status
+    assert f"pool {example.bare_metal.name}\t4\t\t8\t\t\t\t\t" in status
     assert next(one for one in status if one.startswith("policy Dev\t4\t")).split("\t")[4:6] == [
         "1",
         "1",

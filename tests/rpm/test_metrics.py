@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import User
 from apps.allocation.models import PassState
 from apps.allocation.services import run_pass
-from apps.configuration.services.policies import policy_create, policy_remove
+from apps.configuration.services.policies import policy_change, policy_create, policy_remove
 from apps.core import clock
 from apps.nodes.models import Node, NodeState
-from apps.policies.models import Policy, Pool, Queue
+from apps.policies.models import Policy, PolicySpending, Pool, Queue
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
 from rpm import metrics
@@ -210,6 +211,18 @@ def test_idle_gpus_and_their_use_are_shown_where_they_are_known(
     assert found["rpm_pool_gpu_use_ratio", example.h100.name] == 0.02
 
 
+def test_budgets_are_shown_where_there_are_any(example: Example, root: User) -> None:
+    assert not [key for key in samples() if key[0] == "rpm_policy_budget_spent_ratio"]
+    policy_change(actor=root, policy=example.dev, changes={"budget": Decimal(200)})
+    PolicySpending.objects.create(
+        policy=example.dev, at=timezone.now(), spent=170_000_000, noticed_budget=200
+    )
+
+    found = {key: value for key, value in samples().items() if "budget" in key[0]}
+
+    assert found == {("rpm_policy_budget_spent_ratio", "Dev"): 0.85}
+
+
 def test_nothing_that_was_removed_keeps_its_name(
     example: Example, busy: list[Task], root: User
 ) -> None:
@@ -334,6 +347,7 @@ def dashboard_queries() -> Iterator[str]:
 
 def test_alerts_dashboard_and_document_name_metrics_that_exist(busy: list[Task]) -> None:
     PassState.objects.update(failed_at=timezone.now())
+    Policy.objects.update(budget=1)
     _sampled(percent=50)
     existing = {name for name, _ in samples()}
     if connection.vendor != "postgresql":

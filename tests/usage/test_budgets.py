@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -15,7 +17,7 @@ from apps.configuration.services.policies import policy_change
 from apps.core import clock
 from apps.events.models import Event
 from apps.policies.budgets import budgets_at
-from apps.policies.models import Policy, Pool
+from apps.policies.models import Policy, PolicySpending, Pool
 from apps.tasks.models import Attempt, Task
 from apps.usage.services.budgets import budgets_update
 from apps.usage.services.rates import rate_create
@@ -223,3 +225,21 @@ def test_administrators_set_budgets_by_rest_and_members_see_them(
     assert api_as(charlie).get(address).status_code == 404
     removed = admin.patch(address, {"budget": None}, format="json").json()
     assert (removed["budget"], removed["budget_spent"]) == (None, None)
+
+
+def test_many_budgets_take_no_more_queries(attempt: Attempt, example: Example, root: User) -> None:
+    counts = []
+    for more in (1, 40):
+        for number in range(more):
+            policy = Policy.objects.create(
+                name=f"p{more}-{number}",
+                group=example.dev.group,
+                parent=example.dev if number % 2 else None,
+                budget=Decimal(10),
+            )
+            PolicySpending.objects.create(policy=policy, at=BEGIN, noticed_budget=10)
+        with CaptureQueriesContext(connection) as captured:
+            budgets_update(now=BEGIN)
+        counts.append(len(captured))
+
+    assert counts[0] == counts[1]

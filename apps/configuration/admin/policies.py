@@ -110,6 +110,7 @@ class PolicyAdmin(ServiceAdmin):
         ("weight", "is_strict"),
         "user_limit",
         "logs_open_to_group",
+        ("budget", "budget_stops"),
     )
     inlines = (AmountsOfPolicy, ExceederUsers, ExceederGroups, QueuesOfPolicy)
     actions = ("pause", "resume")

@@ -95,12 +95,16 @@ def _event_row(one: ActivityEvent) -> ActivityRow:
         )
     noun, _, verb = event.kind.partition(".")
     target = urlencode({"target": f"{event.object_type} {event.object_id}"})
+    href = f"{reverse('audit_list')}?{target}"
+    if event.kind.startswith("policy.budget_"):
+        # The system records it, so that the audit log does not have it.
+        by, href = event.data["note"], reverse("policy_detail", args=[event.object_id])
     return ActivityRow(
         at=event.at,
         kind="wait",
         icon=_ICONS.get(noun, "info"),
         title=f"{noun} {verb}".replace("_", " ").capitalize(),
         name=str(event.data.get("name") or event.object_id),
-        href=f"{reverse('audit_list')}?{target}",
+        href=href,
         text=by,
     )

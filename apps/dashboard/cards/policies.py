@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Q
+from django.utils import timezone
 
 from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.accounts.models import User
@@ -15,6 +16,7 @@ from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.dashboard.selectors.current_tasks import CurrentTasks, current_tasks_of
 from apps.dashboard.selectors.people import people_in
 from apps.dashboard.selectors.pools import simulated_pools
+from apps.policies.budgets import Budget, budgets_at
 from apps.policies.models import Policy, Profile, Queue
 from apps.policies.selectors import policy_family
 from apps.usage.selectors.current_usage import (
@@ -102,6 +104,7 @@ class PolicyCard:
     row: PolicyRow
     teams: tuple[PolicyRow, ...]
     branches: tuple[QueueBranch, ...]
+    budget: Budget | None
     topics: tuple[str, ...]
     announce: str
 
@@ -195,6 +198,7 @@ def load_policy_card(user: User, key: str) -> PolicyCard | None:
         row=row,
         teams=tuple(below),
         branches=branches,
+        budget=budgets_at(timezone.now(), [policy.pk]).get(policy.pk),
         # Its figures are those of everything below it, too.
         topics=(
             *topics_of("policy", policy_family(policy.pk)),

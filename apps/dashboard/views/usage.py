@@ -8,16 +8,18 @@ from urllib.parse import parse_qs, urlencode
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from apps.access.selectors import pools_visible_to
+from apps.access.selectors import policies_visible_to, pools_visible_to
 from apps.accounts.models import User
 from apps.core import clock
 from apps.core.errors import BadInput
 from apps.dashboard.access import person
 from apps.dashboard.cards.usage_report import chart_of, table_of, totals
 from apps.dashboard.live import day_of, key_id
+from apps.policies.budgets import Budget, budgets_at
 from apps.usage.exports import csv_response
 from apps.usage.selectors.idle_attempts import idle_attempts
 from apps.usage.selectors.labels import UsageGroup
@@ -31,6 +33,8 @@ from apps.usage.selectors.report import (
 )
 
 SPANS = (HOURLY_DAYS, 7, DEFAULT_DAYS, 91)
+# As many warnings fit above the report.
+MOST_BUDGETS = 10
 NAMES = {
     UsageGroup.POLICY: "Policy",
     UsageGroup.POOL: "Pool",
@@ -114,6 +118,7 @@ def usage_page(request: HttpRequest) -> HttpResponse:
         "pools": pools_visible_to(user).order_by("name") if wanted.by.has_pools else [],
         "totals": totals(report),
         "idle": idle_attempts(user),
+        "budgets": _low_budgets(user),
         "chart": chart_of(report),
         "table": table_of(report),
         "is_empty": not report.total["held"] and not report.total["admitted"],
@@ -129,6 +134,13 @@ def usage_export(request: HttpRequest) -> HttpResponse:
     """The lines of the table as a file."""
     wanted = UsageQuery.parse(request.META.get("QUERY_STRING", ""))
     return csv_response(wanted.report(person(request)))
+
+
+def _low_budgets(user: User) -> list[Budget]:
+    """Of the policies that the person sees, those that are spent first."""
+    found = budgets_at(timezone.now(), policies_visible_to(user).values_list("pk", flat=True))
+    low = [one for one in found.values() if one.is_low]
+    return sorted(low, key=lambda one: -one.percent)[:MOST_BUDGETS]
 
 
 def _months(today: date) -> list[tuple[str, UsagePeriod]]:

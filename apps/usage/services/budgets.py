@@ -90,6 +90,7 @@ def _record(budget: Budget, percent: int) -> None:
         policy_id=budget.policy,
         data={
             "name": budget.name,
+            "note": f"{budget.words} spent in {budget.month:%B}",
             "month": f"{budget.month:%Y-%m}",
             "percent": percent,
             "spent": f"{budget.spent:.4f}",
