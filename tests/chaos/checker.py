@@ -38,6 +38,7 @@ KINDS: Final = (
     "re-run without node loss",
     "wrong result",
     "ledger",
+    "usage",
     "orphans",
     "HTTP 5xx",
 )
@@ -228,6 +229,14 @@ def _ledger(history: History) -> Iterator[Breach]:
             yield Breach("ledger", f"{task} has {count} live attempts")
 
 
+def _usage(history: History) -> Iterator[Breach]:
+    """Sums of usage are booked exactly once, however often their booking was cut off."""
+    for row in history.usage:
+        if row.ledger != row.sums:
+            words = f"{row.policy} held, began and ended {row.ledger}, {row.table} has {row.sums}"
+            yield Breach("usage", words)
+
+
 def _devices_given_twice(history: History) -> Iterator[Breach]:
     """Whole devices: who finds another one's work on its own was given what was not free."""
     users: dict[tuple[str, str], list[ProcessLife]] = defaultdict(list)
@@ -305,6 +314,7 @@ CHECKS: Final[tuple[Callable[[History], Iterator[Breach]], ...]] = (
     _wrong_results,
     _ledger,
     _devices_given_twice,
+    _usage,
     _orphans,
     _bad_answers,
 )

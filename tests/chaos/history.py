@@ -89,6 +89,19 @@ class AttemptRow:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What the attempts of a policy held, as millionths of GPU seconds, and how many there were.
+
+    `sums` are the same as a table of usage has them, and how many ends it has.
+    """
+
+    table: str
+    policy: str
+    ledger: tuple[int, int, int]
+    sums: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptedTask:
     """A task that the server said it has taken, with the client's own key."""
 
@@ -133,6 +146,7 @@ class History:
     silences: list[Silence] = field(default_factory=list)
     tasks: list[TaskRow] = field(default_factory=list)
     attempts: list[AttemptRow] = field(default_factory=list)
+    usage: list[UsageRow] = field(default_factory=list)
     accepted: list[AcceptedTask] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)

@@ -5,11 +5,20 @@ Nothing of the code under test is used, so that its mistakes cannot hide here.
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 
 import psycopg
 
-from tests.chaos.history import AttemptRow, History, Leftover, NodeDown, TaskRow, read_journal
+from tests.chaos.history import (
+    AttemptRow,
+    History,
+    Leftover,
+    NodeDown,
+    TaskRow,
+    UsageRow,
+    read_journal,
+)
 from tests.chaos.machine import read
 from tests.chaos.nodes import ChaosNode
 from tools.packages import find_program
@@ -29,6 +38,24 @@ SELECT a.task_id::text, a.generation, a.state, a.exit_code, a.stop_target, a.det
         WHERE h.attempt_id = a.id AND d.released_at IS NULL)
 FROM tasks_attempt a
 """
+# Millionths of GPU seconds; a node's clock may say that a task ended before it was admitted.
+USAGE = """
+WITH ledger AS (
+    SELECT policy_id, count(*) AS admitted, count(ended_at) AS ended,
+        sum((request->>'gpu')::bigint * replicas * greatest(0,
+            floor(extract(epoch FROM ended_at) * 1000)
+            - floor(extract(epoch FROM allocated_at) * 1000))) AS held
+    FROM tasks_attempt GROUP BY policy_id),
+sums AS (
+    SELECT '{table}' AS name, policy_id, sum(held) AS held, sum(admitted) AS admitted,
+        sum(ended) AS ended
+    FROM {table} GROUP BY policy_id)
+SELECT '{table}', p.name, ARRAY[coalesce(l.held, 0), coalesce(l.admitted, 0), coalesce(l.ended, 0)],
+    ARRAY[coalesce(s.held, 0), coalesce(s.admitted, 0), coalesce(s.ended, 0)]
+FROM policies_policy p LEFT JOIN ledger l ON l.policy_id = p.id
+LEFT JOIN sums s ON s.policy_id = p.id ORDER BY p.name
+"""
+USAGE_TABLES = ("usage_policyhour", "usage_policyday", "usage_queueday", "usage_ownerday")
 OPEN = """
 SELECT state || ': ' || count(*) FROM tasks_task
 WHERE state IN ('queued', 'allocated', 'running', 'stopping', 'draft', 'paused', 'rejected')
@@ -42,12 +69,23 @@ def observe(history: History, *, url: str, nodes: Iterable[ChaosNode]) -> Histor
     with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
         history.tasks = [TaskRow(*row) for row in connection.execute(TASKS).fetchall()]
         history.attempts = [AttemptRow(*row) for row in connection.execute(ATTEMPTS).fetchall()]
+        for table in USAGE_TABLES:
+            rows = connection.execute(USAGE.format(table=table)).fetchall()
+            history.usage += [
+                UsageRow(name, policy, _whole(ledger), _whole(sums))
+                for name, policy, ledger, sums in rows
+            ]
     for node in nodes:
         if node.journal.exists():
             history.lives += read_journal(node.name, node.journal.read_text())
         history.downs += [NodeDown(node.name, at) for at in node.downs]
         history.leftovers += leftovers(node)
     return history
+
+
+def _whole(figures: Sequence[Decimal]) -> tuple[int, int, int]:
+    held, admitted, ended = map(int, figures)
+    return held, admitted, ended
 
 
 def open_tasks(url: str) -> list[str]:

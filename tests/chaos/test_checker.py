@@ -23,6 +23,7 @@ from tests.chaos.history import (
     Response,
     Silence,
     TaskRow,
+    UsageRow,
     read_journal,
 )
 from tests.services import ports
@@ -130,6 +131,10 @@ def _device_given_twice_while_a_third_came_and_went(history: History) -> None:
     ]
 
 
+def _booked_twice(history: History) -> None:
+    history.usage = [UsageRow("usage_policyhour", "alpha", (10_000_000, 1, 1), (20_000_000, 2, 2))]
+
+
 def _retry_without_token(history: History) -> None:
     """A request that was answered late is sent again and makes a second task."""
     history.accepted.append(AcceptedTask("k", "u"))
@@ -209,6 +214,7 @@ SEEDED: dict[str, tuple[Bug, str]] = {
     "device given twice": (_device_given_twice, "ledger"),
     "device given twice later": (_device_given_twice_while_a_third_came_and_went, "ledger"),
     "ledger not released": (_ledger_not_released, "ledger"),
+    "booked twice": (_booked_twice, "usage"),
     "retry without token": (_retry_without_token, "doubled"),
     "unknown task": (_unknown_task, "doubled"),
     "result dropped before the commit": (_result_dropped_before_the_commit, "wrong result"),
