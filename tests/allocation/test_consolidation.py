@@ -12,7 +12,7 @@ from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.models import PassRecord
 from apps.allocation.services import run_pass
 from apps.nodes.models import Device, DeviceState, Node
-from apps.policies.models import LiveState, Profile, Queue
+from apps.policies.models import LiveState, Policy, PolicySpending, Profile, Queue
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services.enqueue.submission import task_enqueue
 from apps.tasks.services.members.launch import member_claim_start
@@ -170,6 +170,24 @@ def test_a_moved_task_whose_placements_are_no_good_any_more_waits_like_any_other
 
     assert states([moved]) == ["queued"]
     assert Attempt.objects.filter(task=moved).count() == 1
+
+
+def test_a_moved_task_goes_on_though_the_budget_is_spent_meanwhile(
+    torn: list[Task], example: Example, alice: User
+) -> None:
+    (large,) = enqueue(alice, example.dev_queue)
+    run_pass()
+    moved = moved_of(torn)
+    Policy.objects.update(budget=1, budget_stops=True)
+    PolicySpending.objects.create(
+        policy=example.dev, at=timezone.now(), spent=1_000_000, noticed_budget=1
+    )
+    (late,) = enqueue(alice, example.dev_queue)
+
+    end(latest(moved))
+    run_pass()
+
+    assert states([moved, large, late]) == ["allocated", "allocated", "queued"]
 
 
 def test_a_task_that_would_not_start_again_is_not_moved(

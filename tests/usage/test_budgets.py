@@ -243,3 +243,28 @@ def test_many_budgets_take_no_more_queries(attempt: Attempt, example: Example, r
         counts.append(len(captured))
 
     assert counts[0] == counts[1]
+
+
+def test_a_preview_and_a_check_know_the_budget(
+    attempt: Attempt, example: Example, root: User, alice: User, api_as: ApiAs
+) -> None:
+    changes = {"budget": Decimal(10), "budget_stops": True}
+    policy_change(actor=root, policy=example.dev, changes=changes)
+    PolicySpending.objects.create(
+        policy=example.dev, at=timezone.now(), spent=11_000_000, noticed_budget=10
+    )
+    body = {"name": "next", "queue": example.dev_queue.name, "command": ["true"]}
+    checked = api_as(alice).post("/api/v1/tasks/check/", body, format="json").json()
+    assert checked["code"] == "budget"
+    assert checked["sentence"].endswith("11.00 of 10.00 EUR spent.")
+
+    [task] = enqueue(alice, example.dev_queue)
+    address = f"/api/v1/policies/{example.dev.pk}/preview/"
+    same, raised = (
+        api_as(root).post(address, {"budget": budget}, format="json").json()
+        for budget in ("10.5", "12")
+    )
+    assert (f"{task.pk}" in f"{same['starts']}", f"{task.pk}" in f"{raised['starts']}") == (
+        False,
+        True,
+    )
