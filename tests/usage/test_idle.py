@@ -202,7 +202,7 @@ def test_pages_say_when_an_idle_task_is_stopped_and_managers_exempt_it(
 ) -> None:
     panel = f"/tasks/{task.pk}/gpu-use/"
     page = text(client_for(alice).get(f"/tasks/{task.pk}/"))
-    assert "Its queue stops it at" in page
+    assert "and its queue stops it at" in page
     assert "Idle, stops" in text(client_for(alice).get("/tasks/"))
     shown = text(client_for(alice).get(panel))
     assert "below 5 % for 30 minutes and stops it after 60 minutes" in shown
@@ -212,7 +212,7 @@ def test_pages_say_when_an_idle_task_is_stopped_and_managers_exempt_it(
     assert "Exempt this task" in text(client_for(root).get(panel))
     done = client_for(root).post(f"/tasks/{task.pk}/idle-rule/", {"is_exempt": "1"}, follow=True)
     assert f"{task.name} may be idle." in text(done)
-    assert "Its queue stops it at" not in text(done)
+    assert "and its queue stops it at" not in text(done)
     assert "It may be idle, whatever its queue says" in text(client_for(alice).get(panel))
     client_for(root).post(f"/tasks/{task.pk}/idle-rule/", {"is_exempt": "0"})
     assert "Exempt this task" in text(client_for(root).get(panel))
