@@ -23,6 +23,7 @@ PATHS = (
     "/nodes/",
     "/nodes/add/",
     "/usage/",
+    "/usage/idle/",
     "/usage/rates/",
     "/usage/rates/new/",
     "/credentials/",

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.utils import timezone
@@ -10,12 +12,13 @@ from rest_framework.test import APIClient
 from apps.accounts.models import User
 from apps.dashboard.cards.gpu_use import GpuUseCurve
 from apps.nodes.models import Device, Node
-from apps.policies.models import Queue
+from apps.policies.models import Policy, Queue
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, AttemptUse, HeldDevice, IdleWarning, Member, Task
 from apps.tasks.selectors.gpu_use import GpuUseStep
 from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
 from apps.tasks.services.idle_rules import idle_rules_apply
-from apps.usage.selectors.idle_attempts import idle_attempts
+from apps.usage.selectors.idle_attempts import idle_attempts, idle_gpu_by_policy
 from tests.allocation.state import apply, begin, decided, end, enqueue, latest, make_node
 from tests.dashboard.conftest import ClientFor, client_for
 from tests.dashboard.page_reader import text
@@ -26,6 +29,8 @@ __all__ = ["client_for"]
 pytestmark = pytest.mark.django_db
 
 MINUTE = timedelta(minutes=1)
+Assert = Callable[..., Any]
+Patch = pytest.MonkeyPatch
 ApiAs = Callable[[User], APIClient]
 
 
@@ -53,6 +58,17 @@ def sample(node: Node, percents: list[int | None], until: datetime) -> None:
         at = until - (len(percents) - 1 - number) * MINUTE
         samples = [DeviceSample(uuid, 2048, percent, 100_000) for uuid in uuids]
         device_samples_record(node, samples, {}, now=at)
+
+
+@pytest.fixture
+def warned(task: Task, node: Node, example: Example) -> IdleWarning:
+    """The task was warned, and is stopped in half an hour."""
+    rule = {"idle_warn_minutes": 30, "idle_stop_minutes": 60}
+    Queue.objects.filter(pk=example.dev_queue.pk).update(**rule)
+    now = timezone.now()
+    sample(node, [80, 80, *[2] * 31], now)
+    idle_rules_apply(now=now)
+    return IdleWarning.objects.get()
 
 
 def test_what_was_not_used_for_a_while_is_idle(
@@ -163,15 +179,114 @@ def test_a_task_without_gpus_or_attempts_has_no_panel(
     assert not AttemptUse.objects.exists()
 
 
-@pytest.fixture
-def warned(task: Task, node: Node, example: Example) -> IdleWarning:
-    """The task was warned, and is stopped in half an hour."""
-    rule = {"idle_warn_minutes": 30, "idle_stop_minutes": 60}
-    Queue.objects.filter(pk=example.dev_queue.pk).update(**rule)
-    now = timezone.now()
-    sample(node, [80, 80, *[2] * 31], now)
-    idle_rules_apply(now=now)
-    return IdleWarning.objects.get()
+def test_the_list_is_filtered_by_policy_queue_and_owner(
+    node: Node, task: Task, example: Example, root: User, charlie: User, api_as: ApiAs
+) -> None:
+    sample(node, [80, 80, *[2] * 30], timezone.now())
+
+    def found(query: str, user: User = root) -> list[str]:
+        return [one["name"] for one in api_as(user).get(f"/api/v1/usage/idle/?{query}").json()]
+
+    top = Policy.objects.create(name="Top", group=example.dev.group)
+    Policy.objects.filter(pk=example.dev.pk).update(parent=top)
+    for query in (
+        f"policy={top.pk}",
+        f"policy={example.dev.name}&queue={example.dev_queue.name}&owner=alice",
+    ):
+        assert found(query) == [task.name], query
+    for query in ("owner=bob", f"queue={example.research_queue.name}", "minutes=45"):
+        assert found(query) == [], query
+    dev, queue = example.dev.name, example.dev_queue.name
+    for name, given, user in (
+        ("policy", dev, charlie),
+        ("queue", queue, charlie),
+        ("queue", "none", root),
+    ):
+        wrong = api_as(user).get(f"/api/v1/usage/idle/?{name}={given}")
+        assert (wrong.status_code, list(wrong.json()["fields"])) == (400, [name])
+
+
+def test_the_page_of_idle_tasks_filters_and_aborts(
+    warned: IdleWarning,
+    task: Task,
+    example: Example,
+    root: User,
+    bob: User,
+    charlie: User,
+    client_for: ClientFor,
+) -> None:
+    client = client_for(root)
+    query = f"queue={example.dev_queue.pk}&minutes=30"
+    page = client.get(f"/usage/idle/?{query}")
+    assert task.name in text(page)
+    address = f"/tasks/{task.pk}/abort/?idle={quote(query, safe='')}"
+    assert address in page.content.decode()
+    assert "No idle task matches" in text(client.get("/usage/idle/?owner=bob"))
+    assert "No idle task matches" in text(client.get("/usage/idle/?queue=99&minutes=x"))
+    assert "Abort" not in text(client_for(bob).get("/usage/idle/")).partition(task.name)[2]
+    assert task.name not in text(client_for(charlie).get("/usage/idle/"))
+    assert client_for(bob).get(address).status_code == 403
+
+    shown = client.get(address)
+    assert f"Abort {task.name}?" in text(shown)
+    assert shown.context["back"] == f"/usage/idle/?{query}"
+    done = client.post(f"/tasks/{task.pk}/abort/", {"idle": query})
+    assert (done.status_code, done.headers["Location"]) == (302, f"/usage/idle/?{query}")
+    task.refresh_from_db()
+    assert task.state == TaskState.STOPPING
+    after = client.get(f"/usage/idle/?{query}")
+    assert f"{task.name} is being stopped." in text(after)
+    assert address not in after.content.decode()
+    away = client.post(f"/tasks/{task.pk}/abort/", {"idle": "//evil.example/?owner=x"})
+    assert away.headers["Location"].startswith("/usage/idle/?")
+
+
+def test_periods_that_are_over_list_no_idle_tasks(
+    warned: IdleWarning, task: Task, alice: User, client_for: ClientFor, monkeypatch: Patch
+) -> None:
+    asked: list[object] = []
+
+    def count(*given: object, **_: object) -> list[object]:
+        asked.append(given)
+        return []
+
+    monkeypatch.setattr("apps.dashboard.views.usage.idle_attempts", count)
+    client = client_for(alice)
+    client.get("/usage/?since=2026-01-01&until=2026-01-31")
+    assert asked == []
+    client.get("/usage/")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("by", ["policy", "queue", "profile", "pool", "owner"])
+def test_lines_of_the_report_lead_to_what_they_are_for(
+    by: str, task: Task, example: Example, root: User, alice: User, client_for: ClientFor
+) -> None:
+    where = {
+        "policy": f"/policies/{example.dev.pk}/",
+        "queue": f"/tasks/?view=all&amp;queue={example.dev_queue.pk}",
+        "profile": f"/tasks/?view=all&amp;profile={example.dev_queue.profile_id}",
+        "pool": f"/tasks/?view=all&amp;pool={example.h100.pk}",
+        "owner": f"/settings/people/{alice.pk}/",
+    }
+    page = client_for(root).get(f"/usage/?by={by}")
+    assert f'<a href="{where[by]}"' in page.content.decode()
+    own = client_for(alice).get(f"/usage/?by={by}").content.decode()
+    if by == "owner":
+        assert '<a href="/tasks/?view=all&amp;mine=1"' in own
+        assert "/settings/people/" not in own
+    elif by == "pool":
+        assert where[by] not in own, "she does not see pools"
+    else:
+        assert where[by] in own
+
+
+def test_metrics_read_no_content_of_idle_tasks(
+    warned: IdleWarning, example: Example, django_assert_num_queries: Assert
+) -> None:
+    with django_assert_num_queries(1) as asked:
+        assert idle_gpu_by_policy() == {example.dev.pk: 4000}
+    assert "stop_detail" not in asked.captured_queries[0]["sql"]
 
 
 def test_rest_says_what_the_queue_does_to_an_idle_task_and_exempts_it(

@@ -1,6 +1,6 @@
 """A report of usage as its page shows it: texts, and the geometry of the chart."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -40,9 +40,13 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class LineRow:
-    """One line of the table, its figures in the order of `UsageTable.heads`."""
+    """One line of the table, its figures in the order of `UsageTable.heads`.
+
+    `href` is that of its page or its tasks; empty where it has none.
+    """
 
     label: str
+    href: str
     depth: int
     kind: str
     measures: tuple[Measure, ...]
@@ -156,8 +160,12 @@ def _wait_most(sums: UsageSums) -> str:
 # --- the table -------------------------------------------------------------------------------
 
 
-def table_of(report: UsageReport) -> UsageTable:
-    """Lines in their order with a total. Tiers are known by policy, pool and model only."""
+def table_of(report: UsageReport, links: Mapping[Any, str]) -> UsageTable:
+    """Lines in their order with a total. Tiers are known by policy, pool and model only.
+
+    Args:
+        links: addresses by the key of a line, of those that have one.
+    """
     has_tiers = report.by.has_pools and report.by is not UsageGroup.TIER
     tiers = tuple(AttemptTier.choices) if has_tiers else ()
     heads = (
@@ -174,6 +182,7 @@ def table_of(report: UsageReport) -> UsageTable:
     rows = tuple(
         LineRow(
             one.label,
+            links.get(one.key, ""),
             min(one.depth, DEEPEST),
             kinds.get(one.key, ""),
             _measures(one, tiers, report),
@@ -181,7 +190,7 @@ def table_of(report: UsageReport) -> UsageTable:
         for one in report.lines
     )
     everything = UsageLine(None, "Total", report.total, report.before)
-    total = LineRow("Total", 0, "", _measures(everything, tiers, report))
+    total = LineRow("Total", "", 0, "", _measures(everything, tiers, report))
     if report.currency:
         heads = (*heads, f"Cost, {report.currency}")
     return UsageTable((*heads, "Wait, mean", "95 % waited at most"), rows, total)

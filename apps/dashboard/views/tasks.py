@@ -26,6 +26,7 @@ from apps.dashboard.forms import DraftForm, PriorityForm, TaskForm, add_errors, 
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.access import task_rules
+from apps.dashboard.selectors.idle_tasks import IdleQuery
 from apps.dashboard.selectors.tasks import TaskFilter, visible_task
 from apps.dashboard.toasts import say
 from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
@@ -189,12 +190,22 @@ def task_enqueue_draft_now(request: HttpRequest, pk: UUID) -> HttpResponse:
 
 
 # permission: the owner, manage of the queue, administrators; the service checks
-@require_POST
+@require_http_methods(["GET", "POST"])
 @login_required
-def task_abort_now(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Abort a task."""
+def task_abort_page(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Abort a task, then back to its page, or to the list of idle tasks that asked for it."""
     user = person(request)
-    task = task_abort(actor=user, task=_task_or_404(user, pk))
+    task = _task_or_404(user, pk)
+    back, idle = reverse("task_detail", args=[pk]), request.GET.get("idle")
+    idle = request.POST.get("idle", idle)
+    if idle is not None:
+        back = f"{reverse('idle_list')}?{IdleQuery.parse(idle).query()}"
+    if request.method == "GET":
+        if not task_permissions(user, task).manage:
+            raise NotAllowed("You do not own this task, and you do not manage its queue.")
+        context = {"task": task, "back": back, "idle": idle}
+        return page_or_dialog(request, "pages/task_abort.html", context)
+    task = task_abort(actor=user, task=task)
     if task.state == TaskState.ABORTED:
         say(request, f"{task.name} is aborted.")
     elif task.state in ENDED_STATES:
@@ -202,7 +213,7 @@ def task_abort_now(request: HttpRequest, pk: UUID) -> HttpResponse:
         messages.error(request, f"Nothing was aborted: {task.name} had ended already ({word}).")
     else:
         say(request, f"{task.name} is being stopped.")
-    return redirect("task_detail", pk)
+    return redirect_to(request, back)
 
 
 # permission: the owner, manage of the queue, administrators; the service checks

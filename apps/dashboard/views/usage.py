@@ -1,24 +1,35 @@
 """Usage over time: what the policies that the person sees held, and what of it was lost."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
-from typing import Self
+from typing import Any, Self
 from urllib.parse import parse_qs, urlencode
 
 from django.contrib.auth.decorators import login_required
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from apps.access.selectors import policies_visible_to, pools_visible_to
+from apps.access.selectors import (
+    policies_visible_to,
+    pools_visible_to,
+    profiles_visible_to,
+    queues_visible_to,
+)
 from apps.accounts.models import User
+from apps.accounts.selectors import is_admin
 from apps.core import clock
 from apps.core.errors import BadInput
 from apps.dashboard.access import person
 from apps.dashboard.cards.usage_report import chart_of, table_of, totals
+from apps.dashboard.cards.words import duration_text
 from apps.dashboard.live import day_of, key_id
+from apps.dashboard.selectors.idle_tasks import MINUTES, IdleQuery
 from apps.policies.budgets import Budget, budgets_at
 from apps.usage.exports import csv_response
 from apps.usage.selectors.idle_attempts import idle_attempts
@@ -44,6 +55,13 @@ NAMES = {
     UsageGroup.QUEUE: "Queue",
     UsageGroup.OWNER: "Owner",
 }
+# What has a filter in the list of tasks.
+_SEEN: Mapping[UsageGroup, Callable[[User], "QuerySet[Any]"]] = {
+    UsageGroup.POOL: pools_visible_to,
+    UsageGroup.PROFILE: profiles_visible_to,
+    UsageGroup.QUEUE: queues_visible_to,
+}
+MOST_IDLE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +135,10 @@ def usage_page(request: HttpRequest) -> HttpResponse:
         "step": "hour" if report.step == HOUR else "day",
         "pools": pools_visible_to(user).order_by("name") if wanted.by.has_pools else [],
         "totals": totals(report),
-        "idle": idle_attempts(user),
+        "idle": [] if wanted.period.is_over else idle_attempts(user)[:MOST_IDLE],
         "budgets": _low_budgets(user),
         "chart": chart_of(report),
-        "table": table_of(report),
+        "table": table_of(report, _links(user, report)),
         "is_empty": not report.total["held"] and not report.total["admitted"],
     }
     return render(request, "pages/usage.html", context)
@@ -141,6 +159,46 @@ def _low_budgets(user: User) -> list[Budget]:
     found = budgets_at(timezone.now(), policies_visible_to(user).values_list("pk", flat=True))
     low = [one for one in found.values() if one.is_low]
     return sorted(low, key=lambda one: -one.percent)[:MOST_BUDGETS]
+
+
+# permission: every signed-in user, for the tasks that they see
+@require_GET
+@login_required
+@never_cache
+def idle_list(request: HttpRequest) -> HttpResponse:
+    """Tasks that hold GPUs without using them, filtered; those who may abort one do it here."""
+    user = person(request)
+    wanted = IdleQuery.parse(request.META.get("QUERY_STRING", ""))
+    context = {
+        "wanted": wanted,
+        "query": wanted.query(),
+        "idle": wanted.tasks(user),
+        "queues": queues_visible_to(user).order_by("name"),
+        "policies": policies_visible_to(user),
+        "times": [(minutes, duration_text(minutes * 60)) for minutes in MINUTES],
+    }
+    return render(request, "usage/idle.html", context)
+
+
+def _links(user: User, report: UsageReport) -> dict[Any, str]:
+    """Where the lines lead: to a page of a policy, or to the tasks, as far as the person sees it.
+
+    What was removed, models and tiers have no page.
+    """
+    keys = [one.key for one in report.lines if one.key]
+    if report.by is UsageGroup.POLICY:
+        rows = policies_visible_to(user).filter(pk__in=keys).values_list("pk", flat=True)
+        return {pk: reverse("policy_detail", args=[pk]) for pk in rows}
+    if report.by is UsageGroup.OWNER:
+        own = {user.pk: f"{reverse('task_list')}?{urlencode({'view': 'all', 'mine': '1'})}"}
+        people = {pk: reverse("person_detail", args=[pk]) for pk in keys} if is_admin(user) else {}
+        return {**people, **own}
+    seen = _SEEN.get(report.by)
+    if seen is None:
+        return {}
+    shown = seen(user).filter(pk__in=keys).values_list("pk", flat=True)
+    tasks, name = reverse("task_list"), report.by.value
+    return {pk: f"{tasks}?{urlencode({'view': 'all', name: pk})}" for pk in shown}
 
 
 def _months(today: date) -> list[tuple[str, UsagePeriod]]:

@@ -142,6 +142,11 @@ class IdleQuerySerializer(StrictSerializer):
         default=IDLE_AFTER // timedelta(minutes=1),
         help_text="Only tasks whose GPUs have all been idle for so long.",
     )
+    policy = serializers.CharField(
+        required=False, max_length=150, help_text="Name or id; with the policies below it."
+    )
+    queue = serializers.CharField(required=False, max_length=150, help_text="Name or id.")
+    owner = serializers.CharField(required=False, max_length=150, help_text="User name.")
 
 
 class IdleAttemptSerializer(serializers.Serializer[Any]):
@@ -155,6 +160,10 @@ class IdleAttemptSerializer(serializers.Serializer[Any]):
     gpus = serializers.CharField(help_text="Whole ones and shares, as in requests.")
     since = serializers.DateTimeField()
     gpu_seconds = serializers.FloatField(source="gpu_s", help_text="Held since then.")
+    stop_at = serializers.DateTimeField(
+        allow_null=True, help_text="When its queue stops it at the earliest, if it stays idle."
+    )
+    is_exempt = serializers.BooleanField(help_text="From what its queue says of idle tasks.")
 
 
 def report_facts(report: UsageReport) -> dict[str, Any]:

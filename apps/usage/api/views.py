@@ -1,8 +1,9 @@
 """REST of usage over time."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
+from django.db.models import Model, QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
@@ -11,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.access.selectors import pools_visible_to
+from apps.access.selectors import policies_visible_to, pools_visible_to, queues_visible_to
 from apps.accounts.api.permissions import HasScope, IsAdmin, person
 from apps.accounts.models import User
 from apps.core.errors import BadInput
@@ -28,11 +29,13 @@ from apps.usage.api.serializers import (
 )
 from apps.usage.exports import csv_response
 from apps.usage.models import Rate
-from apps.usage.selectors.idle_attempts import idle_attempts
+from apps.usage.selectors.idle_attempts import IdleFilter, idle_attempts
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.rates import first_unbooked_hour
 from apps.usage.selectors.report import UsagePeriod, UsageReport, usage_report
 from apps.usage.services.rates import rate_create, rate_remove
+
+Row = TypeVar("Row", bound=Model)
 
 
 class UsageView(APIView):
@@ -71,8 +74,13 @@ class IdleView(APIView):
         """At most 200, the most idle GPU time first; GPUs that do not say their use are missing."""
         query = IdleQuerySerializer(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
-        after = timedelta(minutes=query.validated_data["minutes"])
-        found = idle_attempts(person(request), after=after)
+        given, user = query.validated_data, person(request)
+        wanted = IdleFilter(
+            policy=_id("policy", policies_visible_to(user), given.get("policy")),
+            queue=_id("queue", queues_visible_to(user), given.get("queue")),
+            owner=given.get("owner", ""),
+        )
+        found = idle_attempts(user, wanted, after=timedelta(minutes=given["minutes"]))
         return Response(IdleAttemptSerializer(found, many=True).data)
 
 
@@ -113,11 +121,19 @@ class RateView(APIView):
 
 
 def _pool(user: User, given: str) -> Pool | None:
-    pool = by_name_or_id(pools_visible_to(user), given) if given else None
-    if given and pool is None:
-        problem = f"there is no pool {given!r}"
-        raise BadInput(f"pool: {problem}.", fields={"pool": problem})
-    return pool
+    return _named("pool", pools_visible_to(user), given) if given else None
+
+
+def _id(noun: str, rows: QuerySet[Row], given: str | None) -> int | None:
+    return _named(noun, rows, given).pk if given else None
+
+
+def _named(noun: str, rows: QuerySet[Row], given: str) -> Row:
+    found = by_name_or_id(rows, given)
+    if found is None:
+        problem = f"there is no {noun} {given!r}"
+        raise BadInput(f"{noun}: {problem}.", fields={noun: problem})
+    return found
 
 
 def _report(request: Request) -> UsageReport:

@@ -131,7 +131,7 @@ REST_TASKS = section(
     rule("/api/v1/tasks/<pk>/checkpoint/", SIGNED, ALLOW, relation=[OWN]),
     rule("/api/v1/tasks/<pk>/checkpoint/", ADMINS, FORBID),
     rule(BY_MANAGERS, SIGNED - ADMINS, FORBID, relation=[OWN]),
-    rule(BY_MANAGERS, ADMINS, FORBID, method="POST PUT", kind="draft"),
+    rule(BY_MANAGERS, ADMINS, FORBID, HIDE, method="POST PUT", kind="draft"),
     rule("/api/v1/tasks/<pk>/*", SIGNED, ALLOW, relation=[OWN]),
     # All of these hold secrets, which a command of another user could print.
     rule("/api/v1/tasks/<pk>/", ADMINS, FORBID, method="PATCH"),
