@@ -9,8 +9,11 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.configuration.services.policies import policy_change
+from apps.dashboard.cards.activity import load_activity
 from apps.events.models import AuditEntry
 from apps.policies.models import Policy, PolicySpending
+from apps.usage.background import book_usage
+from apps.usage.models import PolicyDay
 from tests.dashboard.conftest import ClientFor
 from tests.dashboard.page_reader import changed_form, errors_at, shown, text
 from tests.people import Example
@@ -66,3 +69,21 @@ def test_those_who_see_the_policy_are_warned(
         page = text(client.get("/usage/"))
         assert f"Budget of Dev for {month:%B}: 1,200.00 of 1,000.00 EUR spent. Tasks wait" in page
     assert "Budget of" not in text(client_for(charlie).get("/usage/"))
+
+
+def test_the_overview_has_the_events(
+    example: Example, root: User, alice: User, client_for: ClientFor
+) -> None:
+    policy_change(actor=root, policy=example.dev, changes={"budget": Decimal(1000)})
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    PolicyDay.objects.create(
+        at=hour.replace(hour=0), policy=example.dev, pool=example.h100, cost=850_000_000
+    )
+
+    book_usage()
+
+    [event] = [one for one in load_activity(root).events if "budget" in one.title]
+    assert (event.title, event.name) == ("Policy budget low", "Dev")
+    assert event.text.startswith("850.00 of 1,000.00 EUR spent in ")
+    assert "Budget of Dev" in text(client_for(root).get(event.href))
+    assert not load_activity(alice).events
