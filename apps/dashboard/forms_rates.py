@@ -16,6 +16,21 @@ from apps.usage.selectors.rates import first_unbooked_hour
 HOURS = [(hour, f"{hour:02d}:00") for hour in range(24)]
 
 
+class UseThresholdForm(PageForm):
+    """Below which GPU use policies are marked."""
+
+    gpu_percent = forms.IntegerField(
+        min_value=1,
+        max_value=100,
+        required=False,
+        label="GPU use below, in percent",
+        help_text="Empty: no policy is marked.",
+    )
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **{"auto_id": DIALOG_ID, **given})
+
+
 class RateForm(PageForm):
     """Price, what it is for, and from which hour on."""
 

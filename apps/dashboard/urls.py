@@ -44,6 +44,7 @@ urlpatterns: list[URLPattern] = [
     path("usage/", usage.usage_page, name="usage"),
     path("usage/idle/", usage.idle_list, name="idle_list"),
     path("usage/csv/", usage.usage_export, name="usage_export"),
+    path("usage/threshold/", rates.use_threshold_page, name="use_threshold"),
     path("usage/rates/", rates.rate_list, name="rate_list"),
     path("usage/rates/new/", rates.rate_new, name="rate_new"),
     path("usage/rates/<int:pk>/remove/", rates.rate_delete, name="rate_delete"),

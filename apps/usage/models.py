@@ -128,6 +128,23 @@ class OwnerDay(Measures):
         return f"day {self.at} of owner {self.owner_id}"
 
 
+class UseThreshold(models.Model):
+    """One row: policies whose GPU use is below `gpu_percent` are marked; null: none is."""
+
+    gpu_percent = models.PositiveSmallIntegerField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(id=1), name="use_threshold_is_one_row"),
+            models.CheckConstraint(
+                condition=models.Q(gpu_percent__range=(1, 100)), name="use_threshold_is_percent"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"below {self.gpu_percent} %"
+
+
 class Rate(models.Model):
     """What an hour of one unit of a resource costs from a moment on, a full hour.
 

@@ -52,6 +52,7 @@ BODIES: tuple[tuple[str, Make], ...] = (
         "POST /api/v1/usage/rates/",
         lambda _w, _c: {"price": "2", "valid_from": "2100-01-01T00:00:00Z"},
     ),
+    ("PUT /api/v1/usage/threshold/", lambda _w, _c: {"gpu_percent": 80}),
     ("PATCH /api/v1/log-in-rules/", lambda _w, _c: {"requires_second_factor": False}),
     ("POST /api/v1/vaults/<pk>/restore/", lambda _w, _c: {"to": 1}),
     ("PATCH /api/v1/queues/<name_or_id>/", lambda _w, _c: {"max_priority": 5}),

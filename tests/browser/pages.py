@@ -26,6 +26,7 @@ PATHS = (
     "/usage/idle/",
     "/usage/rates/",
     "/usage/rates/new/",
+    "/usage/threshold/",
     "/credentials/",
     "/settings/vaults/",
     "/settings/vaults/new/",

@@ -206,7 +206,7 @@ def test_of_many_policies_the_overview_shows_the_busiest_in_their_order(
 
     assert isinstance(found, Overview)
     every = [row.policy.name for row in policy_rows(policies_visible_to(root))]
-    shown = [row.policy.name for row in found.policies]
+    shown = [one.row.policy.name for one in found.policies]
     assert shown == [name for name in every if name in shown]
     assert ("Dev" in shown, len(shown), found.more_policies) == (True, 2, len(every) - 2)
     assert page is not None

@@ -186,6 +186,7 @@ CALLS: dict[str, Call] = {
     "policy_move": lambda root, x: {"policy": x.dev, "parent": None, "group": x.research.group},
     "policy_remove": lambda root, x: {"policy": x.dev},
     "rate_create": lambda root, x: given.RATE,
+    "use_threshold_set": lambda root, x: {"gpu_percent": 80},
     "rate_remove": lambda root, x: {"rate": given.rate_of(root)},
     "tenant_create": lambda root, x: {"top": x.dev, "admin_group": x.dev.group},
     "tenant_change": lambda root, x: {"tenant": _tenant(root, x), "groups": [x.research.group]},

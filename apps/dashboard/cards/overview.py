@@ -17,6 +17,7 @@ from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import ADMITTED_STATES, TaskState
 from apps.tasks.models import Task
 from apps.usage.selectors.current_usage import Usage
+from apps.usage.selectors.policy_use import PolicyGpuUse, policy_use, use_threshold
 from apps.usage.selectors.waiting_tasks import WaitingTasks, waiting_sum
 
 # Of more policies the overview shows the busiest.
@@ -46,6 +47,15 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
+class OverviewPolicy:
+    """A policy, and how it uses what it holds; `is_low`: less than the threshold."""
+
+    row: PolicyRow
+    use: PolicyGpuUse
+    is_low: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """`totals` is None for those who see no pool.
 
@@ -54,7 +64,8 @@ class Overview:
 
     totals: Totals | None
     pools: tuple[PoolCard, ...]
-    policies: tuple[PolicyRow, ...]
+    policies: tuple[OverviewPolicy, ...]
+    threshold: int | None
     more_policies: int
     share: UsageBar
     usage: Usage
@@ -82,12 +93,14 @@ def load_overview(user: User, _key: str) -> Overview:
     limit = None if None in limits else sum(one or 0 for one in limits)
     reserved = sum(row.reserved for row in top)
     states = Task.objects.none() if facts else Task.objects.filter(owner=user)
-    busiest = _busiest(rows)
+    threshold = use_threshold()
+    policies = _policies(_busiest(rows), threshold)
     return Overview(
         totals=_totals(facts) if facts else None,
         pools=_pool_cards(facts, current.waiting) if current is not None else (),
-        policies=busiest,
-        more_policies=len(rows) - len(busiest),
+        policies=policies,
+        threshold=threshold,
+        more_policies=len(rows) - len(policies),
         share=UsageBar.of(
             used=usage.total, reserved=reserved, limit=limit, over_quota=usage.over_quota
         ),
@@ -104,6 +117,17 @@ def load_overview(user: User, _key: str) -> Overview:
             *topics_of("pool", [one.pool.pk for one in facts]),
         ),
         announce=f"{usage.tasks} running, {waiting.count} waiting",
+    )
+
+
+def _policies(rows: tuple[PolicyRow, ...], threshold: int | None) -> tuple[OverviewPolicy, ...]:
+    uses = policy_use([row.policy.pk for row in rows]) if rows else {}
+
+    def is_low(percent: int | None) -> bool:
+        return None not in {percent, threshold} and (percent or 0) < (threshold or 0)
+
+    return tuple(
+        OverviewPolicy(row, use := uses[row.policy.pk], is_low(use.percent)) for row in rows
     )
 
 

@@ -1,4 +1,4 @@
-"""What resources cost, for administrators: the list, a new rate, and removing one."""
+"""What administrators set about usage: rates, and the threshold of low use."""
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -10,12 +10,14 @@ from django.views.decorators.http import require_GET, require_http_methods
 from apps.core.errors import RpmError
 from apps.dashboard.access import require_administrator
 from apps.dashboard.forms import add_errors, focus_first_error
-from apps.dashboard.forms_rates import RateForm
+from apps.dashboard.forms_rates import RateForm, UseThresholdForm
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.toasts import say
 from apps.usage.models import Rate
+from apps.usage.selectors.policy_use import use_threshold
 from apps.usage.selectors.rates import currency, first_unbooked_hour, is_removable
 from apps.usage.services.rates import rate_create, rate_remove
+from apps.usage.services.thresholds import use_threshold_set
 
 
 # permission: administrators
@@ -29,6 +31,25 @@ def rate_list(request: HttpRequest) -> HttpResponse:
     rates = Rate.objects.select_related("pool")
     rows = [(one, is_removable(one, unbooked)) for one in rates]
     return render(request, "usage/rates.html", {"rows": rows, "currency": currency()})
+
+
+# permission: administrators
+@require_http_methods(["GET", "POST"])
+@login_required
+@never_cache
+def use_threshold_page(request: HttpRequest) -> HttpResponse:
+    """Which policies the overview marks because they use little of their GPUs."""
+    actor, back = require_administrator(request), reverse("overview")
+    posted = request.POST if request.method == "POST" else None
+    form = UseThresholdForm(posted, initial={"gpu_percent": use_threshold()})
+    if request.method == "POST" and form.is_valid():
+        use_threshold_set(actor=actor, **form.cleaned_data)
+        say(request, "The threshold is saved.")
+        return redirect_to(request, back)
+    focus_first_error(form)
+    status = 400 if request.method == "POST" else 200
+    context = {"form": form, "back": back}
+    return page_or_dialog(request, "usage/threshold.html", context, status=status)
 
 
 # permission: administrators

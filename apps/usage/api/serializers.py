@@ -104,6 +104,12 @@ class UsageSerializer(serializers.Serializer[Any]):
     lines = UsageLineSerializer(many=True)
 
 
+class UseThresholdSerializer(StrictSerializer):
+    """Policies whose GPU use is below are marked; null: none is."""
+
+    gpu_percent = serializers.IntegerField(min_value=1, max_value=100, allow_null=True)
+
+
 class RateSerializer(serializers.ModelSerializer[Rate]):
     """What an hour of one GPU, one CPU, 1024 MB, or one unit of another key costs."""
 

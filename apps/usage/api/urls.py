@@ -2,12 +2,13 @@
 
 from django.urls import path
 
-from apps.usage.api.views import IdleView, RatesView, RateView, UsageCsvView, UsageView
+from apps.usage.api import views
 
 urlpatterns = [
-    path("usage/", UsageView.as_view(), name="usage"),
-    path("usage/idle/", IdleView.as_view(), name="usage-idle"),
-    path("usage/rates/", RatesView.as_view(), name="usage-rates"),
-    path("usage/rates/<int:pk>/", RateView.as_view(), name="usage-rate"),
-    path("usage/csv/", UsageCsvView.as_view(), name="usage-csv"),
+    path("usage/", views.UsageView.as_view(), name="usage"),
+    path("usage/idle/", views.IdleView.as_view(), name="usage-idle"),
+    path("usage/threshold/", views.UseThresholdView.as_view(), name="usage-threshold"),
+    path("usage/rates/", views.RatesView.as_view(), name="usage-rates"),
+    path("usage/rates/<int:pk>/", views.RateView.as_view(), name="usage-rate"),
+    path("usage/csv/", views.UsageCsvView.as_view(), name="usage-csv"),
 ]

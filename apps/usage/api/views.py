@@ -25,15 +25,18 @@ from apps.usage.api.serializers import (
     RateSerializer,
     UsageQuerySerializer,
     UsageSerializer,
+    UseThresholdSerializer,
     report_facts,
 )
 from apps.usage.exports import csv_response
 from apps.usage.models import Rate
 from apps.usage.selectors.idle_attempts import IdleFilter, idle_attempts
 from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.policy_use import use_threshold
 from apps.usage.selectors.rates import first_unbooked_hour
 from apps.usage.selectors.report import UsagePeriod, UsageReport, usage_report
 from apps.usage.services.rates import rate_create, rate_remove
+from apps.usage.services.thresholds import use_threshold_set
 
 Row = TypeVar("Row", bound=Model)
 
@@ -82,6 +85,25 @@ class IdleView(APIView):
         )
         found = idle_attempts(user, wanted, after=timedelta(minutes=given["minutes"]))
         return Response(IdleAttemptSerializer(found, many=True).data)
+
+
+class UseThresholdView(APIView):
+    """Which policies are marked because they use little of their GPUs; for administrators."""
+
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(responses={200: UseThresholdSerializer})
+    def get(self, request: Request) -> Response:  # noqa: ARG002  # the route's
+        """The threshold now."""
+        return Response({"gpu_percent": use_threshold()})
+
+    @extend_schema(request=UseThresholdSerializer, responses={200: UseThresholdSerializer})
+    def put(self, request: Request) -> Response:
+        """Set it, or remove it with null."""
+        body = UseThresholdSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        use_threshold_set(actor=person(request), **body.validated_data)
+        return Response({"gpu_percent": use_threshold()})
 
 
 class RatesView(APIView):

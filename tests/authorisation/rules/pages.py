@@ -107,7 +107,7 @@ PAGES_INSTALLATION = section(
         "/settings/identity/* /settings/people/* /settings/service-accounts/* "
         "/settings/tenants/* /settings/resources/edit/* "
         "/settings/resources/history/* /settings/resources/pools/* /settings/resources/switch/ "
-        "/settings/resources/yaml/* /usage/rates/*",
+        "/settings/resources/yaml/* /usage/rates/* /usage/threshold/",
         SIGNED - ADMINS,
         HIDE,
     ),
@@ -120,7 +120,7 @@ PAGES_INSTALLATION = section(
     rule(
         "/nodes/* /policies/new/ /policies/<pk>/* /settings/access/* /settings/audit/* "
         "/settings/identity/* /settings/people/* /settings/service-accounts/* "
-        "/settings/tenants/* /settings/resources/* /usage/rates/*",
+        "/settings/tenants/* /settings/resources/* /usage/rates/* /usage/threshold/",
         ADMINS,
         ALLOW,
     ),

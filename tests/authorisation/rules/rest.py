@@ -29,7 +29,8 @@ REST_INSTALLATION = section(
     rule(
         "/api/v1/audit/* /api/v1/configuration/* /api/v1/identity-providers/* "
         "/api/v1/installation/* /api/v1/log-in-rules/ /api/v1/nodes/* /api/v1/passes/* "
-        "/api/v1/service-accounts/* /api/v1/tenants/* /api/v1/usage/rates/* /api/v1/volumes/*",
+        "/api/v1/service-accounts/* /api/v1/tenants/* /api/v1/usage/rates/* "
+        "/api/v1/usage/threshold/ /api/v1/volumes/*",
         SIGNED - ADMINS,
         FORBID,
     ),
@@ -40,7 +41,7 @@ REST_INSTALLATION = section(
         "/api/v1/audit/* /api/v1/configuration/* /api/v1/groups/* /api/v1/identity-providers/* "
         "/api/v1/installation/* /api/v1/log-in-rules/ /api/v1/nodes/* /api/v1/passes/* "
         "/api/v1/service-accounts/* /api/v1/tenants/* /api/v1/usage/rates/* /api/v1/users/* "
-        "/api/v1/volumes/*",
+        "/api/v1/usage/threshold/ /api/v1/volumes/*",
         ADMINS,
         ALLOW,
     ),
