@@ -1,6 +1,6 @@
 """Budgets: what a policy may cost in a month, notices, and tasks that wait for the next one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -268,3 +268,30 @@ def test_a_preview_and_a_check_know_the_budget(
         False,
         True,
     )
+
+
+def test_a_pass_is_notified_where_tasks_must_wait_or_may_start(
+    attempt: Attempt, example: Example, root: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notified: list[str] = []
+
+    def note(*, notify: Iterable[str] = ()) -> None:
+        notified.extend(notify)
+
+    monkeypatch.setattr("apps.usage.services.budgets.after_commit", note)
+    policy_change(actor=root, policy=example.dev, changes={"budget": Decimal(10)})
+    budgets_update(now=BEGIN + HOUR)
+    assert notified == [], "it stops nothing"
+    policy_change(actor=root, policy=example.dev, changes={"budget": Decimal(20)})
+    policy_change(actor=root, policy=example.dev, changes={"budget_stops": True})
+    for minutes in (119, 120, 121):
+        budgets_update(now=BEGIN + timedelta(minutes=minutes))
+    assert notified == ["allocation.run_pass"]
+    # Less than it was: an end that arrived late.
+    Attempt.objects.update(ended_at=BEGIN + HOUR)
+    budgets_update(now=BEGIN + timedelta(minutes=122))
+    assert notified == ["allocation.run_pass"] * 2
+    Attempt.objects.update(ended_at=None)
+    budgets_update(now=datetime(2026, 11, 30, 23, tzinfo=UTC))
+    budgets_update(now=datetime(2026, 12, 1, tzinfo=UTC))
+    assert notified == ["allocation.run_pass"] * 4

@@ -62,9 +62,9 @@ def _update(row: PolicySpending, policy: Policy, spent: int, at: datetime) -> in
     if row.at > at:
         # A run that began later was faster.
         return 0
-    policy.spending, month = row, month_of(at)
-    was_stopped = policy.budget_stops and budget_of(policy, month).is_spent
-    if month_of(row.at) < month:
+    policy.spending, before, month = row, month_of(row.at), month_of(at)
+    was_stopped = policy.budget_stops and budget_of(policy, before).is_spent
+    if before < month:
         row.noticed = 0
     row.at, row.spent = at, spent
     budget = budget_of(policy, month)
