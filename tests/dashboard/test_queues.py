@@ -186,6 +186,8 @@ def test_settings_have_a_sentence_each_and_errors_at_their_field(
     assert 'id="id_name_error"' in taken.content.decode()
     assert client.post(path, form).status_code == 302
     queue = Queue.objects.get(pk=example.dev_queue.pk)
+    rule = "warned after 30 minutes and stopped after 60 minutes"
+    assert rule in text(client_for(alice).get(reverse("queue_detail", args=[queue.pk])))
     assert (queue.max_priority, queue.idle_warn_minutes, queue.idle_stop_minutes) == (5, 30, 60)
     assert client_for(alice).get(path).status_code == 403
     assert client_for(alice).post(path, form).status_code == 403

@@ -16,10 +16,19 @@ from apps.events.models import AuditEntry, Event
 from apps.nodes.models import Device, Node
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import AttemptState, TaskState
-from apps.tasks.models import Attempt, HeldDevice, IdleExemption, IdleWarning, Member, Task
+from apps.tasks.models import (
+    Attempt,
+    DeviceUse,
+    HeldDevice,
+    IdleExemption,
+    IdleWarning,
+    Member,
+    Task,
+)
 from apps.tasks.services.attempts.records import attempt_lock
 from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
 from apps.tasks.services.idle_rules import idle_rules_apply, task_set_idle_exemption
+from apps.tasks.services.retention import ended_tasks_remove
 from apps.tasks.services.stop import task_dequeue
 from tests.allocation.state import apply, begin, decided, end, enqueue, latest, make_node
 from tests.people import Example
@@ -266,6 +275,39 @@ def test_an_exemption_ends_when_the_task_leaves_the_queue(
         task_set_idle_exemption(actor=root, task=dequeued, is_exempt=True)
 
     profile_disconnect(actor=root, queue=queue)
+    assert not IdleExemption.objects.exists()
+
+
+def test_a_run_that_is_cut_off_is_done_again_as_a_whole(
+    idle: IdleTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    idle.minutes(WARN - 1)
+    for place, minutes in (("attempt_record", 1), ("audit_record", STOP - WARN)):
+        idle.minutes(minutes - 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(f"apps.tasks.services.idle_rules.{place}", killed)
+            with pytest.raises(KeyboardInterrupt):
+                idle.minutes(1)
+        assert idle.kinds() == (["idle_warning"] if minutes > 1 else [])
+        assert idle.state == TaskState.RUNNING
+        idle_rules_apply(now=idle.at)
+
+    assert idle.kinds() == ["idle_warning"]
+    assert Event.objects.filter(kind="task.stopping").count() == 1
+
+
+def test_an_exempt_task_is_removed_like_any_other(idle: IdleTask, root: User) -> None:
+    idle.minutes(WARN)
+    task_set_idle_exemption(actor=root, task=idle.task, is_exempt=True)
+    end(latest(idle.task), code=0, is_stop_asked=False)
+    Attempt.objects.update(is_booked=True)
+    DeviceUse.objects.update(is_booked=True)
+    Member.objects.update(is_acknowledged=True, is_forgotten=True)
+
+    assert ended_tasks_remove([idle.task.pk]) == 1
     assert not IdleExemption.objects.exists()
 
 
