@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from apps.core.spreadsheets import csv_line
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.selectors.rates import cost_of
-from apps.usage.selectors.report import PER_GPU_S, UsageReport
+from apps.usage.selectors.report import PER_GPU_S, Reserved, UsageReport
 
 COUNTED = ("admitted", "ended", "completed", "failed", "preempted")
 # How GPUs were used, by the end of the name that readers see.
@@ -19,6 +19,7 @@ HEAD = (
     *(f"gpu_seconds_{tier or 'tier_not_recorded'}" for tier in TIERS),
     *("gpu_seconds_lost", *COUNTED, "waited_seconds", "gpu_seconds_before"),
     *(f"gpu_seconds_{name}" for name in USE),
+    *("gpu_seconds_reservation", "gpu_seconds_reservation_unused"),
     *("cost", "cost_before", "currency"),
 )
 
@@ -37,6 +38,7 @@ def usage_csv(report: UsageReport) -> Iterator[str]:
                 *(gpu_s(sums["lost"]), *(sums[one] for one in COUNTED)),
                 *(sums["waited_ms"] / 1000, gpu_s(line.before["held"])),
                 *(gpu_s(sums[measure]) for measure in USE.values()),
+                *reserved_s(line.reserved),
                 *(cost_of(sums["cost"]), cost_of(line.before["cost"]), report.currency),
             )
         )
@@ -51,6 +53,13 @@ def csv_response(report: UsageReport) -> HttpResponse:
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
+
+
+def reserved_s(reserved: Reserved | None) -> tuple[float | None, float | None]:
+    """Seconds of one GPU that were reserved, and of them unused; none where that is not known."""
+    if reserved is None:
+        return None, None
+    return gpu_s(reserved.held), gpu_s(reserved.unused)
 
 
 def gpu_s(held: int) -> float:

@@ -145,6 +145,21 @@ class UseThreshold(models.Model):
         return f"below {self.gpu_percent} %"
 
 
+class ReservedSince(models.Model):
+    """How much GPU a policy has reserved from `at` on, in thousandths, up to its next row."""
+
+    policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="+")
+    at = models.DateTimeField()
+    milli = models.BigIntegerField()
+
+    class Meta:
+        ordering = ["policy", "at", "pk"]
+        indexes = [models.Index(fields=["policy", "at"], name="reserved_since")]
+
+    def __str__(self) -> str:
+        return f"{self.milli}/1000 GPU of policy {self.policy_id} since {self.at}"
+
+
 class Rate(models.Model):
     """What an hour of one unit of a resource costs from a moment on, a full hour.
 

@@ -19,6 +19,7 @@ from apps.tasks.services.enqueue.new_tasks import columns
 from apps.tasks.services.gpu_use import HeldUse, held_uses_add, stretches
 from apps.tasks.task_spec import TaskSpec
 from apps.usage.selectors.current_usage import amounts_of
+from apps.usage.services.reservations import reservations_record
 from apps.usage.services.sums import usage_book
 from rpm.demonstration.arrivals import arrivals_of
 from rpm.demonstration.catalog import GPU, TAG, TEAMS, USERNAMES
@@ -39,6 +40,10 @@ EXIT_CODES = {TaskState.COMPLETED: 0, TaskState.FAILED: 1, TaskState.ABORTED: 14
 def history_load(*, now: datetime) -> int:
     """Store the tasks of the days before `now` and sum them up. Returns how many tasks."""
     now = now.astimezone(UTC).replace(microsecond=0)
+    demonstrated = Policy.objects.filter(name__in=TEAMS, removed_at__isnull=True)
+    reservations_record(
+        now=now - timedelta(days=DAYS), policies=list(demonstrated.values_list("pk", flat=True))
+    )
     rows = _Rows(now)
     for one in past_tasks(now=now):
         rows.add(one)

@@ -26,7 +26,8 @@ from apps.policies.models import Policy, Pool, Queue  # noqa: E402
 from apps.tasks.models import Attempt, Task  # noqa: E402
 from apps.usage.models import OwnerDay, PolicyDay, QueueDay  # noqa: E402
 from apps.usage.selectors.labels import UsageGroup  # noqa: E402
-from apps.usage.selectors.report import UsagePeriod, usage_report  # noqa: E402
+from apps.usage.selectors.periods import UsagePeriod  # noqa: E402
+from apps.usage.selectors.report import usage_report  # noqa: E402
 from apps.usage.services.sums import usage_book  # noqa: E402
 from tests.bench.pages_installation import queries  # noqa: E402
 from tests.bench.passes_installation import configure, insert_waiting, settle  # noqa: E402

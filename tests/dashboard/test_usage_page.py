@@ -14,7 +14,8 @@ from apps.policies.models import Policy
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.models import PolicyDay, PolicyHour
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.report import PER_GPU_H, UsagePeriod, usage_report
+from apps.usage.selectors.periods import UsagePeriod
+from apps.usage.selectors.report import PER_GPU_H, usage_report
 from tests.dashboard.conftest import ClientFor
 from tests.dashboard.page_reader import text
 from tests.page_words import words_on

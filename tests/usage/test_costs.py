@@ -17,8 +17,9 @@ from apps.nodes.models import Node
 from apps.tasks.models import Attempt
 from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay, Rate
 from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.periods import UsagePeriod
 from apps.usage.selectors.rates import Rates, cost_of
-from apps.usage.selectors.report import UsagePeriod, usage_report
+from apps.usage.selectors.report import usage_report
 from apps.usage.services import rates
 from apps.usage.services.rates import rate_create, rate_remove
 from apps.usage.services.sums import usage_book

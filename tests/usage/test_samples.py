@@ -16,7 +16,8 @@ from apps.tasks.services.attempts.tiers import attempt_tiers_set
 from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
 from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.report import UsagePeriod, usage_report
+from apps.usage.selectors.periods import UsagePeriod
+from apps.usage.selectors.report import usage_report
 from apps.usage.services.sums import usage_book
 from tests.allocation.state import apply, begin, decided, enqueue, latest, make_node
 from tests.people import Example

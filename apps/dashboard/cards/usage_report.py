@@ -19,7 +19,7 @@ from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models.gpu_use import IDLE_PERCENT
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.rates import cost_of
-from apps.usage.selectors.report import PER_GPU_H, UsageLine, UsageReport, UsageSums
+from apps.usage.selectors.report import PER_GPU_H, Reserved, UsageLine, UsageReport, UsageSums
 
 NONE = "–"
 # Days that have a text below them at most.
@@ -99,6 +99,8 @@ def totals(report: UsageReport) -> list[tuple[str, str, str]]:
         ("GPU use, mean", _use(total), _measured(total)),
         ("Held but idle", _idle(total), _idle_share(total)),
     ]
+    if report.reserved is not None:
+        figures.append(_reserved_figure(report.reserved))
     if report.currency:
         cost = change_text(total["cost"], before["cost"])
         figures.append(("Cost", _cost(total, report), cost and f"{cost} from the period before"))
@@ -108,6 +110,11 @@ def totals(report: UsageReport) -> list[tuple[str, str, str]]:
             1, ("Over quota", f"{hours_text(over_quota)} h", f"{share} % of what was held")
         )
     return figures
+
+
+def _reserved_figure(reserved: Reserved) -> tuple[str, str, str]:
+    share = round(reserved.unused / reserved.held * 100)
+    return ("Reserved, unused", f"{hours_text(reserved.unused)} h", f"{share} % of reservations")
 
 
 def _from_before(change: str, report: UsageReport) -> str:
@@ -171,6 +178,7 @@ def table_of(report: UsageReport, links: Mapping[Any, str]) -> UsageTable:
     heads = (
         "GPU hours",
         *(str(label) for _, label in tiers),
+        *(["Unused"] if report.reserved is not None else []),
         "Lost",
         "GPU use",
         "Idle",
@@ -189,7 +197,7 @@ def table_of(report: UsageReport, links: Mapping[Any, str]) -> UsageTable:
         )
         for one in report.lines
     )
-    everything = UsageLine(None, "Total", report.total, report.before)
+    everything = UsageLine(None, "Total", report.total, report.before, reserved=report.reserved)
     total = LineRow("Total", "", 0, "", _measures(everything, tiers, report))
     if report.currency:
         heads = (*heads, f"Cost, {report.currency}")
@@ -203,11 +211,12 @@ def _measures(
     hours = [
         (now["held"], before["held"]),
         *((now.tiers[tier], before.tiers[tier]) for tier, _ in tiers),
-        (now["lost"], before["lost"]),
     ]
     counts = [(now[name], before[name]) for name in ("admitted", "preempted", "failed")]
     return (
-        *(Measure(hours_text(a) if a else NONE, change_text(a, b)) for a, b in hours),
+        *(_hours(a, b) for a, b in hours),
+        *([_unused(line)] if report.reserved is not None else []),
+        _hours(now["lost"], before["lost"]),
         Measure(_use(now)),
         Measure(hours_text(now["idle"]) if now["known"] else NONE),
         *(Measure(f"{a:,}" if a else NONE, change_text(a, b)) for a, b in counts),
@@ -215,6 +224,16 @@ def _measures(
         Measure(_wait(now), change_text(now.waited_s or 0, before.waited_s or 0)),
         Measure(_wait_most(now)),
     )
+
+
+def _hours(now: int, before: int) -> Measure:
+    return Measure(hours_text(now) if now else NONE, change_text(now, before))
+
+
+def _unused(line: UsageLine) -> Measure:
+    """Of what was reserved."""
+    reserved = line.reserved
+    return Measure(hours_text(reserved.unused) if reserved and reserved.held else NONE)
 
 
 def _costs(line: UsageLine, report: UsageReport) -> Iterable[Measure]:

@@ -34,11 +34,10 @@ from apps.policies.budgets import Budget, budgets_at
 from apps.usage.exports import csv_response
 from apps.usage.selectors.idle_attempts import idle_attempts
 from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.periods import DEFAULT_DAYS, UsagePeriod
 from apps.usage.selectors.report import (
-    DEFAULT_DAYS,
     HOUR,
     HOURLY_DAYS,
-    UsagePeriod,
     UsageReport,
     usage_report,
 )

@@ -10,7 +10,7 @@ from apps.core.serializers import StrictSerializer
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models.gpu_use import IDLE_PERCENT
 from apps.tasks.selectors.idle_attempts import IDLE_AFTER
-from apps.usage.exports import COUNTED, USE, gpu_s
+from apps.usage.exports import COUNTED, USE, gpu_s, reserved_s
 from apps.usage.models import WAIT_BUCKETS, Rate
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.rates import cost_of, is_removable
@@ -86,6 +86,12 @@ class UsageLineSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(allow_null=True)
     name = serializers.CharField()
     parent_id = serializers.CharField(allow_null=True)
+    gpu_seconds_reservation = serializers.FloatField(
+        allow_null=True, help_text="Of policies, unless others are below them and above them."
+    )
+    gpu_seconds_reservation_unused = serializers.FloatField(
+        allow_null=True, help_text="Of these, held by no task that the reservation covers."
+    )
     sums = UsageSumsSerializer()
     before = UsageSumsSerializer()
     steps = UsageStepSerializer(many=True)
@@ -187,10 +193,13 @@ def report_facts(report: UsageReport) -> dict[str, Any]:
 
 
 def _line(line: UsageLine) -> dict[str, Any]:
+    reserved, unused = reserved_s(line.reserved)
     return {
         "id": None if line.key == 0 else str(line.key),
         "name": line.label,
         "parent_id": None if line.parent is None else str(line.parent),
+        "gpu_seconds_reservation": reserved,
+        "gpu_seconds_reservation_unused": unused,
         "sums": _sums(line.sums),
         "before": _sums(line.before),
         "steps": [

@@ -32,9 +32,10 @@ from apps.usage.exports import csv_response
 from apps.usage.models import Rate
 from apps.usage.selectors.idle_attempts import IdleFilter, idle_attempts
 from apps.usage.selectors.labels import UsageGroup
+from apps.usage.selectors.periods import UsagePeriod
 from apps.usage.selectors.policy_use import use_threshold
 from apps.usage.selectors.rates import first_unbooked_hour
-from apps.usage.selectors.report import UsagePeriod, UsageReport, usage_report
+from apps.usage.selectors.report import UsageReport, usage_report
 from apps.usage.services.rates import rate_create, rate_remove
 from apps.usage.services.thresholds import use_threshold_set
 

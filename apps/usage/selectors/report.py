@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
@@ -14,8 +14,8 @@ from apps.access.selectors import policies_managed_by, policies_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.core import clock
-from apps.core.errors import BadInput
 from apps.policies.models import Queue
+from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models import Attempt, DeviceUse
 from apps.usage.models import (
     MEASURES,
@@ -28,17 +28,15 @@ from apps.usage.models import (
 )
 from apps.usage.selectors.bookings import Booking, bookings_of
 from apps.usage.selectors.labels import Labels, UsageGroup, labels_of
+from apps.usage.selectors.periods import DAY, UsagePeriod, bad_query
 from apps.usage.selectors.rates import currency
+from apps.usage.selectors.reservations import policies_above_others, reserved_in
 from apps.usage.selectors.use_bookings import bookings_of_uses
 
 HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
 # Shorter periods are shown by hour.
 HOURLY_DAYS = 2
-DEFAULT_DAYS = 28
-MOST_DAYS = 366
 MOST_LINES = 1000
-FIRST_YEAR, LAST_YEAR = 2000, 2999
 # Measures count thousandths of a GPU times milliseconds: so many are one GPU second or hour.
 PER_GPU_S = 1_000_000
 PER_GPU_H = 3600 * PER_GPU_S
@@ -53,62 +51,6 @@ _TABLES: Mapping[UsageGroup, type[Measures]] = {
     UsageGroup.QUEUE: QueueDay,
     UsageGroup.OWNER: OwnerDay,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class UsagePeriod:
-    """Whole days in UTC, from `first` to `last`, both included."""
-
-    first: date
-    last: date
-
-    @property
-    def days(self) -> int:
-        return (self.last - self.first).days + 1
-
-    @property
-    def start(self) -> datetime:
-        return datetime.combine(self.first, time(), UTC)
-
-    @property
-    def end(self) -> datetime:
-        return datetime.combine(self.last, time(), UTC) + DAY
-
-    @property
-    def before(self) -> "UsagePeriod":
-        """As many days, up to the day before the first one."""
-        return UsagePeriod(self.first - self.days * DAY, self.first - DAY)
-
-    @classmethod
-    def parse(cls, first: date | None, last: date | None) -> "UsagePeriod":
-        """The days of a request; by default 28 days, up to today.
-
-        Raises:
-            BadInput: it ends before it begins, is too long, or is in no year of this time.
-        """
-        last = last or clock.now().astimezone(UTC).date()
-        if not FIRST_YEAR <= last.year <= LAST_YEAR:
-            raise _problem("until", f"must be in {FIRST_YEAR} to {LAST_YEAR}")
-        first = first or last - (DEFAULT_DAYS - 1) * DAY
-        if last < first:
-            raise _problem("until", "must not be before since")
-        if (last - first).days >= MOST_DAYS:
-            raise _problem("since", f"a report covers at most {MOST_DAYS} days")
-        return cls(first, last)
-
-    @classmethod
-    def last_days(cls, days: int) -> "UsagePeriod":
-        """So many days, today included."""
-        today = clock.now().astimezone(UTC).date()
-        return cls(today - (days - 1) * DAY, today)
-
-    @property
-    def is_over(self) -> bool:
-        return self.end <= clock.now()
-
-
-def _problem(field: str, words: str) -> BadInput:
-    return BadInput(f"{field}: {words}.", fields={field: words})
 
 
 @dataclass(slots=True)
@@ -153,9 +95,20 @@ class UsageSums:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What a policy had reserved, and how much of it no task held; units of `Measures`."""
+
+    held: int
+    unused: int
+
+
 @dataclass(slots=True)
 class UsageLine:
-    """One line: `key` identifies what it is for, `depth` is that of a policy below others."""
+    """One line: `key` identifies what it is for, `depth` is that of a policy below others.
+
+    `reserved` is known of policies without others below them, and of topmost ones as a whole.
+    """
 
     key: Any
     label: str
@@ -163,13 +116,14 @@ class UsageLine:
     before: UsageSums
     parent: Any = None
     depth: int = 0
+    reserved: Reserved | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
     """A report; `total` is that of all lines, each counted once, `step` a day or an hour.
 
-    `currency` is that of costs; empty where nothing has a price.
+    `currency` is that of costs; empty where nothing has a price. `reserved` is that of all lines.
     """
 
     period: UsagePeriod
@@ -179,6 +133,7 @@ class UsageReport:
     total: UsageSums
     before: UsageSums
     currency: str = ""
+    reserved: Reserved | None = None
 
 
 def usage_report(
@@ -195,18 +150,44 @@ def usage_report(
         BadInput: a pool by profile, queue or owner.
     """
     if pool is not None and not by.has_pools:
-        raise _problem("pool", f"there are no sums of single pools by {by.value}")
+        raise bad_query("pool", f"there are no sums of single pools by {by.value}")
     with _consistent_reads():
         scope = _Scope.of(viewer)
         now = _sums_by_key(period, by, scope, pool, has_steps=True)
         before = _sums_by_key(period.before, by, scope, pool, has_steps=False)
-        labels = labels_of(by, viewer, {*now, *before})
+        is_by_policy = by is UsageGroup.POLICY and pool is None
+        reserved = reserved_in(period, scope.filter()) if is_by_policy else None
+        labels = labels_of(by, viewer, {*now, *before, *(reserved or ())})
     total, total_before = _sum_of(now.values()), _sum_of(before.values())
     lines = _lines(now, before, labels, others=OTHER_OWNERS if by is UsageGroup.OWNER else HIDDEN)
     if by is UsageGroup.POLICY:
         lines = _tree(lines)
+    everything = _set_reserved(lines, reserved, scope) if reserved is not None else None
     step = _step(period, by)
-    return UsageReport(period, by, step, tuple(lines), total, total_before, currency())
+    return UsageReport(period, by, step, tuple(lines), total, total_before, currency(), everything)
+
+
+def _set_reserved(
+    lines: list[UsageLine], reserved: Mapping[int, int], scope: "_Scope"
+) -> Reserved | None:
+    """Complete the lines whose whole family the viewer sees; the sum of those on top of others."""
+    above, counted = policies_above_others(), dict[Any, Reserved]()
+    for line in lines:
+        if line.key in above and (scope.policies is not None or not above[line.key]):
+            continue
+        held = reserved.get(line.key, 0)
+        covered = line.sums.tiers[AttemptTier.RESERVED]
+        if line.key in above:
+            # What the policies below it borrow, its own reservation covers.
+            covered += line.sums.tiers[AttemptTier.BORROWED]
+        line.reserved = Reserved(held, max(held - covered, 0))
+        if line.depth == 0 or scope.policies is not None:
+            counted[line.key] = line.reserved
+    if not any(one.held for one in counted.values()):
+        return None
+    return Reserved(
+        sum(one.held for one in counted.values()), sum(one.unused for one in counted.values())
+    )
 
 
 def costs_of(policies: Iterable[int], period: UsagePeriod, now: datetime) -> Counter[int]:

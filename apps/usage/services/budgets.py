@@ -11,7 +11,8 @@ from apps.events.services import event_record
 from apps.policies.budgets import SPENT_PERCENT, WARN_PERCENT, Budget, budget_of, month_of
 from apps.policies.models import Policy, PolicySpending
 from apps.policies.selectors import policy_families
-from apps.usage.selectors.report import UsagePeriod, costs_of
+from apps.usage.selectors.periods import UsagePeriod
+from apps.usage.selectors.report import costs_of
 
 NOTICES = {WARN_PERCENT: "policy.budget_low", SPENT_PERCENT: "policy.budget_spent"}
 
