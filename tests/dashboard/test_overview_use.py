@@ -70,7 +70,9 @@ def test_a_policy_contains_the_use_of_those_below_it_in_the_last_hours(
         "Research": (20, 0, True),
     }
     assert set(figures(alice)) == {"Laboratory", "Dev"}
-    page = folded(text(client_for(root).get("/live/overview/")))
+    response = client_for(root).get("/live/overview/")
+    assert f'href="/usage/idle/?policy={example.dev.pk}"' in response.content.decode()
+    page = folded(text(response))
     assert "Low GPU use 40 %" in page
     assert "red below 41 %" in page
 
