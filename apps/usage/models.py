@@ -26,7 +26,8 @@ class Measures(models.Model):
     is what attempts that were preempted or lost held since they last saved their state, booked when
     they ended. `admitted` counts admissions; `waited_ms` is what those tasks had waited for them.
     `ended` counts every end; those that were aborted or lost are in none of `completed`, `failed`
-    and `preempted`.
+    and `preempted`. `demand`, in the unit of `held`, is the GPUs that tasks waited for times how
+    long they did, in the hours in which they waited, booked when they are admitted.
 
     Of what was held, in the same unit, `known` is where the utilisation of a whole GPU was sampled.
     `used` is that times the utilisation, `idle` five minutes each with less than `IDLE_PERCENT`.
@@ -38,6 +39,7 @@ class Measures(models.Model):
     at = models.DateTimeField()
     held = models.BigIntegerField(default=0)
     lost = models.BigIntegerField(default=0)
+    demand = models.BigIntegerField(default=0, db_default=0)
     known = models.BigIntegerField(default=0, db_default=0)
     used = models.BigIntegerField(default=0, db_default=0)
     idle = models.BigIntegerField(default=0, db_default=0)

@@ -191,6 +191,13 @@ def _unbooked(
     model = min(members)
     if row["booked_until"] is None:
         found.append(book(began, model, tiers[0][0], _start_sums(row)))
+        gpu = request.get(GPU, 0) * sum(members.values())
+        first = max(_waits_since(row), began - MOST_AT_ONCE)
+        found += [
+            book(at, model, tiers[0][0], {"demand": gpu * ms})
+            for at, _, ms in _stretches([("", None)], to_ms(first), to_ms(began))
+            if gpu
+        ]
     if ended_at is not None:
         gpu = request.get(GPU, 0) * sum(members.values())
         found.append(book(end, model, row["tier"], _end_sums(row, gpu, end)))
@@ -210,9 +217,13 @@ def _stretches(
             at = step
 
 
+def _waits_since(row: dict[str, Any]) -> datetime:
+    since: datetime = max(row["waits_since"], row["before_ended_at"] or row["waits_since"])
+    return since
+
+
 def _start_sums(row: dict[str, Any]) -> Sums:
-    since = max(row["waits_since"], row["before_ended_at"] or row["waits_since"])
-    waited_ms = max(to_ms(row["allocated_at"]) - to_ms(since), 0)
+    waited_ms = max(to_ms(row["allocated_at"]) - to_ms(_waits_since(row)), 0)
     bucket = next(name for name, most_s in WAIT_BUCKETS.items() if waited_ms <= most_s * 1000)
     return {"admitted": 1, "waited_ms": waited_ms, bucket: 1}
 

@@ -5,12 +5,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, Count, DateTimeField, F, Value, When
+from django.db.models import Case, Count, DateTimeField, F, Sum, Value, When
 from django.db.models.functions import Coalesce, TruncHour, TruncMinute
 
 from apps.core.units import milli
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
+from apps.usage.selectors.bookings import MS, bookings_of
 from apps.usage.selectors.current_usage import GPU
 from apps.usage.selectors.usage_history import HistoryScope, Stretch, stretch_sums
 
@@ -21,19 +22,43 @@ BY_THE_MINUTE = timedelta(days=1)
 def waiting_history(
     scope: HistoryScope, *, began: datetime, until: datetime, steps: int
 ) -> tuple[int, ...]:
-    """What tasks of these policies, or of one queue, waited for, in three queries.
+    """What tasks of these policies, or of one queue, waited for, in three to seven queries.
 
     Tasks that gave up before they were admitted are not in it.
 
     Returns:
         Thousandths of GPU as means of equal stretches of time, oldest first.
     """
+    is_long = until - began > BY_THE_MINUTE
     stretches = [
-        *_admitted(scope, began=began, until=until),
+        *(_summed if is_long else _admitted)(scope, began=began, until=until),
         *_queued(scope, began=began, until=until),
     ]
     sums = stretch_sums(stretches, began=began, until=until, steps=steps)
     return tuple(max(round(one), 0) for one in sums.get(None, [0.0] * steps))
+
+
+def _summed(scope: HistoryScope, *, began: datetime, until: datetime) -> Iterator[Stretch]:
+    """The waits of attempts as they are summed up, without reading the attempts."""
+    first = scope.start_of(began)
+    sums = scope.sums().filter(at__gte=first, at__lt=until, demand__gt=0).values_list("at")
+    unbooked = scope.overlapping(began=began, until=until).filter(is_booked=False)
+    bookings = (one for attempt in bookings_of(unbooked, until=until) for one in attempt.bookings)
+    more = ((scope.start_of(one.at), one.sums.get("demand", 0)) for one in bookings)
+    for at, demand in (*sums.annotate(Sum("demand")), *more):
+        end = min(at + scope.step, until)
+        if demand and first <= at < until:
+            yield None, {GPU: demand / max((end - at) / MS, 1)}, 1, at, end
+    again = scope.overlapping(began=began, until=until).filter(
+        task__state=TaskState.QUEUED,
+        task__generation=F("generation"),
+        task__queue__policy=F("policy"),
+        ended_at__isnull=False,
+    )
+    since = Coalesce("task__waiting_since", "task__submitted_at")
+    for request, replicas, at, ended in again.values_list("request", "replicas", since, "ended_at"):
+        if at < ended:
+            yield None, request, -replicas, max(at, began), ended
 
 
 def _admitted(scope: HistoryScope, *, began: datetime, until: datetime) -> Iterator[Stretch]:
