@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("usage", "0004_use_threshold"),
+        ("usage", "0005_reservations"),
     ]
 
     operations = [
