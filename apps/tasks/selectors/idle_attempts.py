@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, Max, OuterRef, Q, QuerySet, Sum
-from django.db.models.functions import Coalesce, Greatest
+from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet, Sum, Window
+from django.db.models.functions import Coalesce, Greatest, Lag
 
 from apps.core.units import MILLI
 from apps.tasks.lifecycle.states import ENDED_STATES, LIVE_ATTEMPT_STATES
@@ -52,11 +52,13 @@ def attempts_idle(after: timedelta, now: datetime) -> "QuerySet[Any]":
 def known_idle(attempt: Attempt, since: datetime, now: datetime) -> timedelta | None:
     """For how long samples say that all its GPUs were idle, of the time since they were used last.
 
-    A gap between samples adds nothing, as nothing is known of it.
+    A gap between samples adds nothing, as nothing is known of it; after one of 15 minutes, in which
+    it can have worked, the time starts from zero.
 
     Returns:
         None where one of its GPUs is simulated, shared, or was not sampled just now.
     """
+    since = max(since, _end_of_gap(attempt, since) or since)
     first = slot_of(since)
     known = Q(uses__known_ms__gt=0)
     held = HeldDevice.objects.filter(member__attempt=attempt, released_at__isnull=True)
@@ -81,6 +83,14 @@ def known_idle(attempt: Attempt, since: datetime, now: datetime) -> timedelta | 
         ms = min(first_ms, (first + SLOT - since) // MS) + later_ms
         least = ms if least is None else min(least, ms)
     return None if least is None else least * MS
+
+
+def _end_of_gap(attempt: Attempt, since: datetime) -> datetime | None:
+    """When a GPU was sampled again after the last such gap; None where there was none."""
+    slots = DeviceUse.objects.filter(held__member__attempt=attempt, at__gte=slot_of(since))
+    before = Window(Lag("at"), partition_by="held", order_by="at")
+    after_gaps = slots.filter(known_ms__gt=0).annotate(before=before).order_by("-at")
+    return after_gaps.filter(before__lt=F("at") - IDLE_AFTER).values_list("at", flat=True).first()
 
 
 def idle_rule_of(task: Task) -> IdleRule:

@@ -146,7 +146,7 @@ def test_the_warning_is_withdrawn_when_it_is_not_known_to_be_idle_any_more(
 
 def test_a_gap_between_samples_is_no_idle_time(idle: IdleTask) -> None:
     idle.minutes(WARN - 5)
-    idle.at += 8 * 60 * MINUTE
+    idle.at += 9 * MINUTE
     idle.minutes(3)
     assert not IdleWarning.objects.exists(), "the gap counts for two minutes"
 
@@ -154,13 +154,30 @@ def test_a_gap_between_samples_is_no_idle_time(idle: IdleTask) -> None:
     warning = IdleWarning.objects.get()
     assert warning.stop_at == idle.at + (STOP - WARN) * MINUTE
 
-    idle.at += 8 * 60 * MINUTE
+    idle.at += 12 * MINUTE
     idle.minutes(1)
     assert idle.state == TaskState.RUNNING
     warning.refresh_from_db()
     assert warning.stop_at == idle.at + (STOP - WARN - 2) * MINUTE, "later than was said at first"
     idle.minutes(STOP - WARN - 2)
     assert idle.state == TaskState.STOPPING
+
+
+def test_after_a_long_gap_in_which_it_can_have_worked_the_time_starts_from_zero(
+    idle: IdleTask,
+) -> None:
+    idle.minutes(STOP - 1)
+    idle.at += 8 * 60 * MINUTE
+    again = idle.at + MINUTE
+    idle.minutes(STOP - 6)
+    assert idle.state == TaskState.RUNNING
+    stop_at = IdleWarning.objects.get().stop_at
+    assert stop_at is not None
+    assert stop_at >= again + (STOP - 2) * MINUTE
+
+    idle.minutes(10)
+    assert idle.state == TaskState.STOPPING
+    assert idle.kinds() == ["idle_warning"]
 
 
 def test_a_clock_that_jumps_stops_nothing_early(idle: IdleTask) -> None:
