@@ -22,7 +22,7 @@ from apps.tasks.lifecycle.states import ENDED_STATES, LIVE_ATTEMPT_STATES
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.services.retention import TASKS_AT_ONCE, ended_tasks_remove
 from apps.tasks.services.stop import task_abort
-from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay, Rate
+from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay, Rate, ReservedSince
 from apps.usage.services.sums import usage_book
 from rpm.demonstration.catalog import GROUPS, POOLS, PROFILES, TEAMS, USERNAMES
 from rpm.demonstration.presence import logins_path, nodes, pause
@@ -125,6 +125,7 @@ def _past_remove(policies: list[int]) -> None:
     for start in range(0, len(ids), TASKS_AT_ONCE):
         ended_tasks_remove(ids[start : start + TASKS_AT_ONCE])
     with transaction.atomic():
+        ReservedSince.objects.filter(policy__in=policies).delete()
         for table in (PolicyHour, PolicyDay, QueueDay, OwnerDay):
             table._default_manager.filter(policy__in=policies).delete()
         Attempt.objects.filter(policy__in=policies).update(is_booked=False, booked_until=None)

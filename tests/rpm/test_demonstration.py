@@ -24,11 +24,11 @@ from apps.policies.models import Policy, Pool, Profile, Queue
 from apps.tasks.models import Attempt, AttemptUse, Member, Task
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.task_spec import TaskSpec
-from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay, Rate
+from apps.usage.models import OwnerDay, PolicyDay, PolicyHour, QueueDay, Rate, ReservedSince
 from apps.usage.selectors.current_usage import amounts_of, live_attempts, over_quota_tasks
 from rpm import demonstration
 from rpm.demonstration import live_tasks
-from rpm.demonstration.catalog import USERNAMES
+from rpm.demonstration.catalog import TEAMS, USERNAMES
 from rpm.demonstration.demand import MOST_ALIVE
 from tests.services.sshd import helpers_of, kill_helpers
 from tests.services.timeouts import scale_timeout
@@ -36,7 +36,7 @@ from tests.services.timeouts import scale_timeout
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LOOK_FOR_S = 60.0
-SUMS = (PolicyHour, PolicyDay, QueueDay, OwnerDay)
+SUMS = (PolicyHour, PolicyDay, QueueDay, OwnerDay, ReservedSince)
 WAITS_OR_HOLDS = ("queued", "allocated", "running", "stopping")
 
 
@@ -57,6 +57,7 @@ def test_tasks_run_wait_and_are_over_quota_at_once_and_removing_it_leaves_nothin
 ) -> None:
     assert Task.objects.filter(state="completed").count() > 20
     assert PolicyDay.objects.filter(cost__gt=0).exists()
+    assert ReservedSince.objects.values("policy").distinct().count() == len(TEAMS)
     server = NodeServer()
     server.start()
     run_pass()
@@ -74,7 +75,7 @@ def test_tasks_run_wait_and_are_over_quota_at_once_and_removing_it_leaves_nothin
 
     staying = demonstration.remove()
 
-    assert [model._default_manager.count() for model in (Task, Attempt, Member, *SUMS)] == [0] * 7
+    assert [model._default_manager.count() for model in (Task, Attempt, Member, *SUMS)] == [0] * 8
     for noun in (Node, Policy, Pool, Profile, Queue):
         assert not noun._default_manager.filter(removed_at__isnull=True).exists()
     assert not Rate.objects.exists()

@@ -178,7 +178,7 @@ def table_of(report: UsageReport, links: Mapping[Any, str]) -> UsageTable:
     heads = (
         "GPU hours",
         *(str(label) for _, label in tiers),
-        *(["Unused"] if report.reserved is not None else []),
+        *(["Reserved, unused"] if report.reserved is not None else []),
         "Lost",
         "GPU use",
         "Idle",
