@@ -1,19 +1,15 @@
 """Rules of queues for idle tasks: warned, stopped through the grace period, never on a guess."""
 
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 import pytest
-from django.db import connection, connections
 
 from apps.accounts.models import User
 from apps.configuration.services.queues import profile_disconnect
 from apps.core.errors import Conflict, NotAllowed
 from apps.events.models import AuditEntry, Event
-from apps.nodes.models import Device, Node
+from apps.nodes.models import Device
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import (
@@ -23,79 +19,20 @@ from apps.tasks.models import (
     IdleExemption,
     IdleWarning,
     Member,
-    Task,
 )
-from apps.tasks.services.attempts.records import attempt_lock
-from apps.tasks.services.gpu_use import DeviceSample, device_samples_record
 from apps.tasks.services.idle_rules import idle_rules_apply, task_set_idle_exemption
 from apps.tasks.services.retention import ended_tasks_remove
 from apps.tasks.services.stop import task_dequeue
-from tests.allocation.state import apply, begin, decided, end, enqueue, latest, make_node
+from tests.allocation.state import end, enqueue, latest
 from tests.people import Example
+from tests.tasks.services.idle_task import BEGIN, MINUTE, STOP, WARN, IdleTask, idle, node, queue
+
+__all__ = ["idle", "node", "queue"]
 
 pytestmark = pytest.mark.django_db
 
-BEGIN = datetime(2026, 3, 1, 10, 2, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 Assert = Callable[..., AbstractContextManager[object]]
-WARN, STOP = 15, 25
 ENDS = "Stopped: idle for 25 minutes; queue dev-4xgpu stops idle tasks."
-
-
-class IdleTask:
-    """A running task with four GPUs, whose minutes pass as a test says."""
-
-    def __init__(self, node: Node, task: Task) -> None:
-        self.node, self.task, self.at = node, task, BEGIN
-        self.sample(0)
-
-    def sample(self, percent: int | None, *, only: int = 8) -> None:
-        """What the first of its GPUs do at this moment."""
-        uuids = Device.objects.filter(node=self.node, index__lt=only).values_list("uuid", flat=True)
-        samples = [DeviceSample(uuid, 1, percent, None) for uuid in uuids]
-        device_samples_record(self.node, samples, {}, now=self.at)
-
-    def minutes(self, count: int, percent: int | None = 0, *, only: int = 8) -> None:
-        """Samples and the periodic job, each minute."""
-        for _ in range(count):
-            self.at += MINUTE
-            self.sample(percent, only=only)
-            idle_rules_apply(now=self.at)
-
-    def kinds(self) -> list[str]:
-        """The events of idle tasks, the oldest first."""
-        rows = Event.objects.filter(kind__contains="idle", object_id=str(self.task.pk))
-        return [
-            kind.removeprefix("task.")
-            for kind in rows.order_by("pk").values_list("kind", flat=True)
-        ]
-
-    @property
-    def state(self) -> str:
-        return Task.objects.values_list("state", flat=True).get(pk=self.task.pk)
-
-
-@pytest.fixture
-def node(example: Example) -> Node:
-    return make_node(example.h100, name="h1")
-
-
-@pytest.fixture
-def queue(example: Example) -> Queue:
-    rule = {"idle_warn_minutes": WARN, "idle_stop_minutes": STOP}
-    Queue.objects.filter(pk=example.dev_queue.pk).update(**rule)
-    example.dev_queue.refresh_from_db()
-    return example.dev_queue
-
-
-@pytest.fixture
-def idle(queue: Queue, alice: User, node: Node) -> IdleTask:
-    [task] = enqueue(alice, queue)
-    apply(*decided())
-    begin(latest(task))
-    Attempt.objects.update(allocated_at=BEGIN, started_at=BEGIN)
-    Member.objects.update(started_at=BEGIN)
-    return IdleTask(node, task)
 
 
 def test_an_idle_task_is_warned_once_and_then_stopped_as_aborted(idle: IdleTask) -> None:
@@ -326,48 +263,6 @@ def test_an_exempt_task_is_removed_like_any_other(idle: IdleTask, root: User) ->
 
     assert ended_tasks_remove([idle.task.pk]) == 1
     assert not IdleExemption.objects.exists()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_two_runs_at_once_warn_and_stop_once(
-    idle: IdleTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if connection.vendor != "postgresql":
-        pytest.skip("one writer at a time needs no lock")
-
-    def both() -> None:
-        found = threading.Barrier(2)
-
-        def lock(attempt_id: UUID) -> Attempt:
-            found.wait(20)
-            return attempt_lock(attempt_id)
-
-        def run() -> None:
-            try:
-                idle_rules_apply(now=idle.at)
-            finally:
-                connections.close_all()
-
-        monkeypatch.setattr("apps.tasks.services.idle_rules.attempt_lock", lock)
-        threads = [threading.Thread(target=run) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        monkeypatch.undo()
-
-    idle.minutes(WARN - 1)
-    idle.at += MINUTE
-    idle.sample(0)
-    both()
-    assert (IdleWarning.objects.count(), idle.kinds()) == (1, ["idle_warning"])
-
-    idle.minutes(STOP - WARN - 1)
-    idle.at += MINUTE
-    idle.sample(0)
-    both()
-    assert Event.objects.filter(kind="task.stopping").count() == 1
-    assert AuditEntry.objects.filter(verb="task.stopped_idle").count() == 1
 
 
 def test_a_run_without_rules_asks_little(
