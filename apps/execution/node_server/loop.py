@@ -41,6 +41,7 @@ from apps.execution.services.restore_detection import (
 )
 from apps.execution.transport.base import HostKeyRefused, MachineRefused, TransportError
 from apps.nodes.models import Node, NodeState
+from apps.tasks.models import Member
 
 log = structlog.get_logger(__name__)
 
@@ -186,8 +187,26 @@ class NodeLoop:
         if node.preflight_failures:
             self._preflight_at = min(self._preflight_at, time.monotonic() + PREFLIGHT_AGAIN_S)
         members = members_of(node)
+        request = self._sync_request(node, members)
+        connections.close_all()
+        with self._exchange_under_way():
+            outcome = client.sync(request)
+        if not isinstance(outcome, Answered):
+            return self._record_miss(node, outcome.detail)
+        result = self._apply(node, members, outcome)
+        self._record_answer(node, client, outcome.clocks, result)
+        self._report_version = outcome.answer.version
+        self._note_logs(outcome.answer)
+        with self._exchange_under_way():
+            self._carry_out(client, result)
+            self._fence_cleanup.forget(node, client, self._token)
+        self._used_at = time.monotonic()
+        return True
+
+    def _sync_request(self, node: Node, members: list[Member]) -> SyncRequest:
+        """What to ask for; renews the leases that go along."""
         serial = own_serial()
-        request = SyncRequest(
+        return SyncRequest(
             installation=self._installation,
             seen=self._report_version,
             wait_s=self._wait_s(node),
@@ -199,11 +218,11 @@ class NodeLoop:
             serial_signature=serial_signature(serial),
             serial_refused=self._serial_refused,
         )
-        connections.close_all()
-        with self._exchange_under_way():
-            outcome = client.sync(request)
-        if not isinstance(outcome, Answered):
-            return self._record_miss(node, outcome.detail)
+
+    def _apply(
+        self, node: Node, members: list[Member], outcome: Answered[SyncReport]
+    ) -> ReportOutcome:
+        """Store what the node reports of its members."""
         report, clocks = outcome.answer, outcome.clocks
         self._may_crash(report)
         self._serial_refused = serial_record(node, report.serial, report.serial_signature)
@@ -228,16 +247,12 @@ class NodeLoop:
         )
         result = report_apply(node, report, clocks, context)
         self._note_unknown(node, result)
-        self._record_answer(node, client, clocks, result)
-        self._report_version = report.version
+        return result
+
+    def _note_logs(self, report: SyncReport) -> None:
         if report.logs:
             has_more = any(len(one.content) >= LOG_BYTES for one in report.logs)
             self._logs_due_at = time.monotonic() + (0 if has_more else LOGS_EVERY_S)
-        with self._exchange_under_way():
-            self._carry_out(client, result)
-            self._fence_cleanup.forget(node, client, self._token)
-        self._used_at = time.monotonic()
-        return True
 
     def _wait_s(self, node: Node) -> float:
         is_awaited = not (self._probe.is_known or self._probe.has_failed)
