@@ -153,7 +153,7 @@ def explain(context: typer.Context, task_id: TaskId) -> None:
     if found["position"] is not None:
         say(f"Position in its queue: {found['position']}")
         say(f"Expected start: {_expected(found)}")
-    if warning := found["idle_warning"]:
+    if warning := found.get("idle_warning"):
         say(f"All its GPUs have been idle since {_minute(warning['since'])}.")
         if warning["stop_at"]:
             say(f"It is stopped at {_minute(warning['stop_at'])} if it stays idle.")
