@@ -21,6 +21,7 @@ from apps.core import clock
 from apps.nodes.models import Installation, Node, NodeState
 from apps.nodes.selectors import capacity_by_pool, nodes_unsettled, serving_processes
 from apps.policies.models import LiveState, Pool
+from apps.usage.models import UsageRun
 from apps.usage.selectors.bookings import BOOKED_WITHIN, unbooked_ends
 from rpm.apps import unknown_migration
 from rpm.env import is_open
@@ -226,7 +227,12 @@ def check_nodes() -> HealthFinding:
 
 
 def check_usage() -> HealthFinding:
-    """Booking that stopped keeps every ended task in the database."""
+    """Booking that stopped keeps every ended task in the database, and watches no budget."""
+    run = UsageRun.objects.filter(id=1).first()
+    if run is not None and (age := clock.now() - run.at) > BOOKED_WITHIN:
+        words = f"usage, budgets and idle tasks were last seen to {age.total_seconds():.0f} s ago"
+        fix = "Check that beat and a worker run; see their logs. If a clock was set, restart them."
+        return HealthFinding("usage", is_fine=False, words=words, fix=fix)
     late = unbooked_ends(clock.now() - BOOKED_WITHIN)
     if late:
         words = f"the sums of usage lack {late} attempts that have ended"

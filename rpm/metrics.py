@@ -31,6 +31,7 @@ from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES
 from apps.tasks.selectors.attempt_sums import LiveAttemptSum, launches_since, live_attempt_sums
 from apps.tasks.selectors.gpu_use import gpu_use_by_pool
+from apps.usage.models import UsageRun
 from apps.usage.selectors.bookings import BOOKED_WITHIN, unbooked_ends
 from apps.usage.selectors.current_usage import GPU, amounts_of, reservations_of
 from apps.usage.selectors.idle_attempts import idle_gpu_by_policy
@@ -270,6 +271,13 @@ def _launches(now: datetime, live: Iterable[LiveAttemptSum]) -> Iterator[Metric]
         ["result"],
         (((result,), count) for result, count in results.items()),
     )
+    run = UsageRun.objects.filter(id=1).first()
+    if run is not None:
+        yield GaugeMetricFamily(
+            "rpm_usage_age_seconds",
+            "Since usage was booked, and budgets and rules for idle tasks were seen to.",
+            value=max((now - run.at).total_seconds(), 0),
+        )
     yield GaugeMetricFamily(
         "rpm_usage_unbooked_attempts",
         "Attempts that ended over ten minutes ago, which the sums of usage do not contain yet.",

@@ -147,6 +147,24 @@ class UseThreshold(models.Model):
         return f"below {self.gpu_percent} %"
 
 
+class UsageRun(models.Model):
+    """One row: when background work of this app was last done completely.
+
+    What tasks waited for is summed up from `demand_since` on; null: as long as there are sums.
+    """
+
+    at = models.DateTimeField()
+    demand_since = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(id=1), name="usage_run_is_one_row")
+        ]
+
+    def __str__(self) -> str:
+        return f"done at {self.at}"
+
+
 class ReservedSince(models.Model):
     """How much GPU a policy has reserved from `at` on, in thousandths, up to its next row."""
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,13 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.core import clock
 from apps.execution.services.preflight import preflight_note
 from apps.nodes.models import Installation
 from apps.nodes.services import restore_confirm
-from rpm.health import check_nodes, check_pass
+from apps.usage.models import UsageRun
+from apps.usage.services.runs import usage_run
+from rpm.health import check_nodes, check_pass, check_usage
 from tests.allocation.state import make_node, make_server
 from tests.people import Example
 from tests.services import ports
@@ -123,3 +127,26 @@ def test_the_doctor_names_a_node_that_starts_no_task_and_why(example: Example) -
         finding.words
     )
     assert "node check" in finding.fix
+
+
+@pytest.mark.django_db
+def test_the_doctor_says_since_when_usage_was_not_seen_to() -> None:
+    usage_run()
+    assert check_usage().is_fine
+
+    UsageRun.objects.update(at=clock.now() - timedelta(minutes=11))
+
+    finding = check_usage()
+    assert not finding.is_fine
+    assert "last seen to 660 s ago" in finding.words
+    assert "beat" in finding.fix
+
+
+@pytest.mark.django_db
+def test_a_clock_in_doubt_is_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    UsageRun.objects.all().delete()
+    monkeypatch.setattr(clock, "is_in_doubt", lambda: True)
+
+    usage_run()
+
+    assert not UsageRun.objects.exists()

@@ -295,3 +295,15 @@ def test_a_pass_is_notified_where_tasks_must_wait_or_may_start(
     budgets_update(now=datetime(2026, 11, 30, 23, tzinfo=UTC))
     budgets_update(now=datetime(2026, 12, 1, tzinfo=UTC))
     assert notified == ["allocation.run_pass"] * 4
+
+
+def test_a_clock_that_was_days_ahead_keeps_no_budget_from_being_seen_to(
+    attempt: Attempt, example: Example, root: User
+) -> None:
+    policy_change(actor=root, policy=example.dev, changes={"budget": Decimal(100)})
+    budgets_update(now=BEGIN + timedelta(days=30))
+    assert spent(example.dev, BEGIN + HOUR) == 0
+
+    budgets_update(now=BEGIN + HOUR)
+
+    assert spent(example.dev, BEGIN + HOUR) == Decimal(10)

@@ -10,7 +10,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.tasks.lifecycle.states import AttemptState, AttemptTier
 from apps.tasks.models import Attempt, Task
-from apps.usage.models import PolicyHour
+from apps.usage.models import PolicyDay, PolicyHour, QueueDay, UsageRun
 from apps.usage.selectors.labels import UsageGroup
 from apps.usage.selectors.usage_history import HistoryScope, usage_history
 from apps.usage.selectors.waiting_history import waiting_history
@@ -97,6 +97,25 @@ def test_what_waited_for_days_is_summed_up_with_its_admission(
     assert [means[hour] for hour in (-95, -80, -50, -25, -5)] == [4000, 8000, 4000, 4000, 4000]
     assert means[-15] == 0
     assert sum(found) == pytest.approx(4000 * (30 + 70 + 10), rel=0.02)
+
+
+def test_waits_from_before_they_were_summed_up_are_read_from_the_attempts(
+    example: Example, alice: User
+) -> None:
+    now = timezone.now()
+    make_node(example.h100, name="h1")
+    enqueue(alice, example.dev_queue)
+    apply(*decided())
+    Task.objects.update(submitted_at=now - 60 * HOUR)
+    Attempt.objects.update(allocated_at=now - 50 * HOUR)
+    usage_book(now=now)
+    for table in (PolicyHour, PolicyDay, QueueDay):
+        table._default_manager.update(demand=0)
+    assert sum(waited(example, now)) == 0
+
+    UsageRun.objects.update_or_create(id=1, defaults={"at": now, "demand_since": now})
+
+    assert sum(waited(example, now)) == pytest.approx(4000 * 10, rel=0.02)
 
 
 def waited(example: Example, now: datetime) -> tuple[int, ...]:

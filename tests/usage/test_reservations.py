@@ -125,3 +125,17 @@ def test_times_of_which_reservations_are_not_recorded_have_no_figure(
 
     assert lines(api_as(root), day) == {"Dev": (None, None)}
     assert lines(api_as(root), day + DAY) == {"Dev": (192, 192), "Research": (192, 192)}
+
+
+def test_what_a_clock_that_was_ahead_recorded_is_dropped(
+    example: Example, root: User, day: datetime
+) -> None:
+    reservations_record(now=day)
+    policy_change(actor=root, policy=example.dev, changes={"reserved": {"gpu": 2}})
+    assert reservations_record(now=day + 20 * DAY) == 1
+
+    assert [reservations_record(now=day + timedelta(minutes=n)) for n in (1, 2, 3)] == [1, 0, 0]
+
+    of_dev = ReservedSince.objects.filter(policy=example.dev)
+    assert list(of_dev.values_list("milli", flat=True)) == [8000, 2000]
+    assert not ReservedSince.objects.filter(at__gt=day + DAY).exists()

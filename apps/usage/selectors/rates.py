@@ -10,6 +10,7 @@ from typing import Self
 from django.conf import settings
 from django.db import connection
 
+from apps.core import clock
 from apps.core.units import MB_IN_GB
 from apps.policies.budgets import COST_PARTS
 from apps.usage.models import PolicyHour, Rate
@@ -81,7 +82,13 @@ def rates_lock(*, is_shared: bool = False) -> None:
 
 def first_unbooked_hour() -> datetime | None:
     """Of which nothing is summed up yet: no rate may begin before; None: any may."""
-    last = PolicyHour.objects.order_by("-at").values_list("at", flat=True).first()
+    # A clock that was ahead leaves hours to come.
+    last = (
+        PolicyHour.objects.filter(at__lte=clock.now())
+        .order_by("-at")
+        .values_list("at", flat=True)
+        .first()
+    )
     return None if last is None else last + HOUR
 
 

@@ -11,6 +11,7 @@ from django.db.models.functions import Coalesce, TruncHour, TruncMinute
 from apps.core.units import milli
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
+from apps.usage.models import UsageRun
 from apps.usage.selectors.bookings import MS, bookings_of
 from apps.usage.selectors.current_usage import GPU
 from apps.usage.selectors.usage_history import HistoryScope, Stretch, stretch_sums
@@ -22,20 +23,25 @@ BY_THE_MINUTE = timedelta(days=1)
 def waiting_history(
     scope: HistoryScope, *, began: datetime, until: datetime, steps: int
 ) -> tuple[int, ...]:
-    """What tasks of these policies, or of one queue, waited for, in three to seven queries.
+    """What tasks of these policies, or of one queue, waited for, in three to eight queries.
 
     Tasks that gave up before they were admitted are not in it.
 
     Returns:
         Thousandths of GPU as means of equal stretches of time, oldest first.
     """
-    is_long = until - began > BY_THE_MINUTE
+    is_summed = until - began > BY_THE_MINUTE and not _is_before_sums(began)
     stretches = [
-        *(_summed if is_long else _admitted)(scope, began=began, until=until),
+        *(_summed if is_summed else _admitted)(scope, began=began, until=until),
         *_queued(scope, began=began, until=until),
     ]
     sums = stretch_sums(stretches, began=began, until=until, steps=steps)
     return tuple(max(round(one), 0) for one in sums.get(None, [0.0] * steps))
+
+
+def _is_before_sums(began: datetime) -> bool:
+    """Whether an upgrade has begun to sum up waits later than this."""
+    return UsageRun.objects.filter(demand_since__gt=began).exists()
 
 
 def _summed(scope: HistoryScope, *, began: datetime, until: datetime) -> Iterator[Stretch]:

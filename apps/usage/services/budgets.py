@@ -1,6 +1,6 @@
 """Keeps what is spent of budgets, and gives notice where little or nothing of one is left."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -15,6 +15,7 @@ from apps.usage.selectors.periods import UsagePeriod
 from apps.usage.selectors.report import costs_of
 
 NOTICES = {WARN_PERCENT: "policy.budget_low", SPENT_PERCENT: "policy.budget_spent"}
+MOST_AHEAD = timedelta(hours=1)
 
 
 def budgets_update(*, now: datetime | None = None) -> int:
@@ -60,8 +61,8 @@ def _store(spent: dict[int, int], at: datetime) -> int:
 
 def _update(row: PolicySpending, policy: Policy, spent: int, at: datetime) -> int:
     """Set the row, and record what has changed; returns how many events that were."""
-    if row.at > at:
-        # A run that began later was faster.
+    if at < row.at <= at + MOST_AHEAD:
+        # A run that began later was faster. After more than that a clock was wrong.
         return 0
     policy.spending, before, month = row, month_of(row.at), month_of(at)
     was_stopped = policy.budget_stops and budget_of(policy, before).is_spent

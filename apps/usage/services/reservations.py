@@ -1,11 +1,13 @@
 """Records how much policies reserve, whenever that has changed."""
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from apps.core import clock
 from apps.usage.models import ReservedSince
 from apps.usage.selectors.current_usage import GPU, amounts_of, reservations_of
+
+MOST_AHEAD = timedelta(hours=1)
 
 
 def reservations_record(
@@ -26,6 +28,8 @@ def reservations_record(
     rows = ReservedSince.objects.all()
     if policies is not None:
         rows = rows.filter(policy__in=policies)
+    # Of a clock that was ahead.
+    rows.filter(at__gt=at + MOST_AHEAD).delete()
     # Of several of a policy the latest stays.
     known = dict(rows.order_by("at", "pk").values_list("policy", "milli"))
     made = [

@@ -14,8 +14,7 @@ from apps.allocation.services import run_pass
 from apps.configuration.services.revision_retention import revisions_remove_old
 from apps.execution.node_server.server import NodeServer
 from apps.tasks.services.retention import expired_remove, retention_of
-from apps.usage.services.sums import usage_book
-from apps.usage.services.tiers import tiers_refresh
+from apps.usage.services.runs import usage_run
 
 log = structlog.get_logger(__name__)
 
@@ -52,8 +51,7 @@ def tidy_once() -> None:
         task_bytes=settings.RPM_TASK_BYTES_PER_PERSON,
     )
     try:
-        tiers_refresh()
-        usage_book(run_s=TIDY_FOR_S)
+        usage_run(run_s=TIDY_FOR_S)
         expired_remove(kept, run_s=TIDY_FOR_S)
         revisions_remove_old(most=settings.KEEP_REVISIONS)
     except (OperationalError, InterfaceError) as error:
