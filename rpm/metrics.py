@@ -173,7 +173,7 @@ def _policies(live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
     )
     yield _amounts("rpm_policy_limit", "Its limit; absent where there is none.", names, limits)
     yield _idle_gpus(names, {policy: one.parent for policy, one in amounts.items()})
-    budgets = budgets_at(timezone.now())
+    budgets = budgets_at(clock.now())
     yield _gauge(
         "rpm_policy_budget_spent_ratio",
         "What is spent of its budget of this month; absent without one.",

@@ -132,6 +132,7 @@ def test_other_resources_have_rates_too(attempt: Attempt, root: User) -> None:
     ("field", "given"),
     [
         ("price", {"price": Decimal(-1)}),
+        ("price", {"price": Decimal(1_000_001)}),
         ("valid_from", {"valid_from": BEGIN}),
         ("key", {"key": "nothing"}),
     ],

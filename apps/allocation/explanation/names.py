@@ -6,13 +6,13 @@ from datetime import date
 from typing import Any
 
 from django.db.models import Model, QuerySet
-from django.utils import timezone
 
 from apps.access.isolation import other_tenants_policy_ids
 from apps.access.selectors import policies_visible_to, pools_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.allocation.engine.model.reasons import ReasonCode
+from apps.core import clock
 from apps.nodes.selectors import ClosedNodes, closed_nodes
 from apps.policies.budgets import Budget, budgets_at
 from apps.policies.models import Policy, Pool, Queue
@@ -84,7 +84,7 @@ class ReaderNames:
             reader=user.pk,
             other_tenants=other_tenants_policy_ids(user) - policies.keys(),
             closed=closed_nodes() if ReasonCode.CAPACITY in codes else {},
-            budgets=budgets_at(timezone.now(), policies) if ReasonCode.BUDGET in codes else {},
+            budgets=budgets_at(clock.now(), policies) if ReasonCode.BUDGET in codes else {},
         )
 
     def in_queue(self, queue: int | None) -> "ReaderNames":

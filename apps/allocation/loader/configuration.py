@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from django.utils import timezone
-
 from apps.allocation.engine.model.quantities import Quantities
 from apps.allocation.engine.model.snapshot import (
     Id,
@@ -20,6 +18,7 @@ from apps.allocation.engine.model.snapshot import (
     SettingsSnapshot,
 )
 from apps.allocation.loader.pools import load_pools
+from apps.core import clock
 from apps.core.units import MILLI, milli
 from apps.policies.budgets import BUDGET_COLUMNS, is_stopped, month_of
 from apps.policies.models import LiveState, PolicyAmount, PoolLink
@@ -120,7 +119,7 @@ def _policies() -> tuple[PolicySnapshot, ...]:
             reserved[policy][key] = low
         if high is not None:
             limit[policy][key] = high
-    month = month_of(timezone.now())
+    month = month_of(clock.now())
     # Removed policies stay known while their work runs on.
     policies = PolicyRow.objects.order_by("position", "id").values_list(
         *("id", "name", "parent_id", "weight", "is_strict", "paused_at", "user_limit"),

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -15,6 +14,7 @@ from apps.configuration.api.current import (
     current_field,
 )
 from apps.configuration.models import Revision
+from apps.core import clock
 from apps.core.serializers import AmountsField, NameSerializer, StrictSerializer
 from apps.nodes.capacity import PoolCapacity
 from apps.nodes.selectors import (
@@ -323,7 +323,7 @@ class PolicySerializer(_ForAdmins):
         """Of this month, with the policies below it; null without a budget."""
         if policy.budget is None:
             return None
-        return f"{budget_of(policy, month_of(timezone.now())).spent:.4f}"
+        return f"{budget_of(policy, month_of(clock.now())).spent:.4f}"
 
     def get_reserved(self, policy: Policy) -> dict[str, str]:
         rows = [row for row in policy.amounts.all() if row.pool_id is None]

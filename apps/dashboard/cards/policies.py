@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Q
-from django.utils import timezone
 
 from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
+from apps.core import clock
 from apps.dashboard.cards.bars import UsageBar
 from apps.dashboard.cards.words import ordinal
 from apps.dashboard.live import Sharing, card, key_id, topics_of
@@ -198,7 +198,7 @@ def load_policy_card(user: User, key: str) -> PolicyCard | None:
         row=row,
         teams=tuple(below),
         branches=branches,
-        budget=budgets_at(timezone.now(), [policy.pk]).get(policy.pk),
+        budget=budgets_at(clock.now(), [policy.pk]).get(policy.pk),
         # Its figures are those of everything below it, too.
         topics=(
             *topics_of("policy", policy_family(policy.pk)),

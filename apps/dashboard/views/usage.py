@@ -11,7 +11,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
@@ -155,7 +154,7 @@ def usage_export(request: HttpRequest) -> HttpResponse:
 
 def _low_budgets(user: User) -> list[Budget]:
     """Of the policies that the person sees, those that are spent first."""
-    found = budgets_at(timezone.now(), policies_visible_to(user).values_list("pk", flat=True))
+    found = budgets_at(clock.now(), policies_visible_to(user).values_list("pk", flat=True))
     low = [one for one in found.values() if one.is_low]
     return sorted(low, key=lambda one: -one.percent)[:MOST_BUDGETS]
 

@@ -314,6 +314,8 @@ class ChannelTransport:
             helper.end(CLOSED)
 
     def _ask_helper(self, request: bytes, deadline: float) -> bytes:
+        if self._is_closed:
+            raise Unreachable(CLOSED)
         return self._running_helper(deadline).request(request, deadline)
 
     def _running_helper(self, deadline: float) -> HelperChannel:

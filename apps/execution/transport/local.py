@@ -4,10 +4,16 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 from time import monotonic
 
 from apps.execution.transport.base import ExchangeFailed, ProgramFailed, Unreachable
-from apps.execution.transport.channel import CLOSED, ChannelTransport, HelperChannel
+from apps.execution.transport.channel import (
+    CLOSE_TIMEOUT_S,
+    CLOSED,
+    ChannelTransport,
+    HelperChannel,
+)
 
 ERROR_BYTES = 2000
 
@@ -82,11 +88,18 @@ class _HelperProcess:
         return True
 
     def recv_stderr(self, nbytes: int) -> bytes:
-        return os.read(self._descriptor("stderr"), nbytes)
+        words = os.read(self._descriptor("stderr"), nbytes)
+        for pipe in ("stdin", "stdout", "stderr"):
+            getattr(self._process, pipe).close()
+        return words
 
     def close(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
+            # It ends with its input; if it does not, it is ended.
+            late = threading.Timer(CLOSE_TIMEOUT_S, self._process.kill)
+            late.daemon = True
+            late.start()
 
     def kill(self) -> None:
         if self._process is not None:

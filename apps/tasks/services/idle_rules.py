@@ -10,8 +10,8 @@ from itertools import islice
 from uuid import UUID
 
 import structlog
-from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import Exists, F, OuterRef
 
 from apps.accounts.models import User
 from apps.core import clock
@@ -56,7 +56,7 @@ def idle_rules_apply(*, now: datetime | None = None) -> int:
         return 0
     now = now or clock.now()
     due = list(islice(_warned(now), MOST_AT_ONCE)) + list(islice(_to_warn(now), MOST_AT_ONCE))
-    return sum(_apply(attempt_id, now) for attempt_id in due)
+    return sum(_apply_alone(attempt_id, now) for attempt_id in due)
 
 
 @transaction.atomic
@@ -106,7 +106,10 @@ def _warned(now: datetime) -> Iterator[UUID]:
     """Attempts whose warning does not hold any more, or that are to be stopped by now."""
     rows = IdleWarning.objects.select_related("attempt__queue", "attempt__use").only(*_COLUMNS)
     exempt = Exists(IdleExemption.objects.filter(task=OuterRef("attempt__task")))
-    for one in rows.annotate(is_exempt=exempt).order_by("pk"):
+    # What can be done nothing about now has no place among the others.
+    rows = rows.filter(attempt__state__in=(AttemptState.RUNNING, *ENDING))
+    due_first = F("stop_at").asc(nulls_last=True)
+    for one in rows.annotate(is_exempt=exempt).order_by(due_first, "pk"):
         attempt = one.attempt
         if (
             (one.stop_at is not None and one.stop_at <= now)
@@ -128,6 +131,17 @@ def _to_warn(now: datetime) -> Iterator[UUID]:
     for pk, since, minutes in rows.order_by("pk").values_list(*columns):
         if now - since >= minutes * MINUTE:
             yield pk
+
+
+def _apply_alone(attempt_id: UUID, now: datetime) -> bool:
+    """Whatever becomes of one attempt, the rule holds for the others."""
+    try:
+        return _apply(attempt_id, now)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        log.exception("idle.failed", attempt=str(attempt_id))
+        return False
 
 
 def _apply(attempt_id: UUID, now: datetime) -> bool:
@@ -200,11 +214,10 @@ def _stop(warning: IdleWarning, attempt: Attempt, task: Task, now: datetime) -> 
     if warning.stop_minutes is None or warning.stop_at is None or now < warning.stop_at:
         return False
     idle, needed = known_idle(attempt, warning.since, now), warning.stop_minutes * MINUTE
-    if idle is None:
-        return False
-    if idle < needed:
+    if idle is None or idle < needed:
         # It was not known all the time whether it was idle.
-        IdleWarning.objects.filter(pk=warning.pk).update(stop_at=now + needed - idle)
+        left = MINUTE if idle is None else needed - idle
+        IdleWarning.objects.filter(pk=warning.pk).update(stop_at=now + left)
         attempt_record(attempt, [])
         return False
     words = IDLE.format(minutes=warning.stop_minutes, queue=attempt.queue.name)

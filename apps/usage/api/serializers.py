@@ -13,7 +13,7 @@ from apps.tasks.selectors.idle_attempts import IDLE_AFTER
 from apps.usage.exports import COUNTED, USE, gpu_s, reserved_s
 from apps.usage.models import WAIT_BUCKETS, Rate
 from apps.usage.selectors.labels import UsageGroup
-from apps.usage.selectors.rates import cost_of, is_removable
+from apps.usage.selectors.rates import MOST_PRICE, cost_of, is_removable
 from apps.usage.selectors.report import HOUR, UsageLine, UsageReport, UsageSums
 
 
@@ -141,7 +141,9 @@ class RateCreateSerializer(StrictSerializer):
         max_length=120, default="", allow_blank=True, help_text="Empty: all models of GPU."
     )
     key = serializers.CharField(max_length=63, default="gpu")
-    price = serializers.DecimalField(max_digits=12, decimal_places=4, min_value=Decimal(0))
+    price = serializers.DecimalField(
+        max_digits=12, decimal_places=4, min_value=Decimal(0), max_value=Decimal(MOST_PRICE)
+    )
     valid_from = serializers.DateTimeField()
 
 

@@ -26,6 +26,8 @@ UNIT = {"memory_mb": MB_IN_GB}
 
 # Pool and model; None and "" stand for all.
 Scope = tuple[int | None, str]
+# With it a month of 10,000 GPUs is a number that the database can sum up.
+MOST_PRICE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

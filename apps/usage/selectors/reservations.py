@@ -3,7 +3,7 @@
 from collections import defaultdict
 from datetime import datetime
 
-from django.db.models import Min, Q
+from django.db.models import Min, OuterRef, Q, QuerySet, Subquery
 
 from apps.core import clock
 from apps.policies.models import Policy
@@ -26,7 +26,10 @@ def reserved_in(period: UsagePeriod, is_wanted: Q) -> dict[int, int] | None:
         return None
     if first > period.start and PolicyDay.objects.filter(at__lt=period.day_of(first)).exists():
         return None
-    rows = ReservedSince.objects.filter(is_wanted, at__lt=end).order_by("policy", "at", "pk")
+    rows = ReservedSince.objects.filter(is_wanted)
+    concerned = rows.filter(at__gte=period.start, at__lt=end)
+    concerned |= latest(rows.filter(at__lt=period.start))
+    rows = concerned.order_by("policy", "at", "pk")
     history: defaultdict[int, list[tuple[datetime, int]]] = defaultdict(list)
     for policy, at, milli in rows.values_list("policy", "at", "milli"):
         history[policy].append((max(at, period.start), milli))
@@ -38,6 +41,13 @@ def reserved_in(period: UsagePeriod, is_wanted: Q) -> dict[int, int] | None:
         for policy, changes in history.items()
     }
     return {policy: reserved for policy, reserved in found.items() if reserved}
+
+
+def latest(rows: QuerySet[ReservedSince]) -> QuerySet[ReservedSince]:
+    """Of each policy the last of these rows, if it has any."""
+    of_policy = rows.filter(policy=OuterRef("pk")).order_by("-at", "-pk").values("pk")[:1]
+    last = Policy.objects.order_by().annotate(last=Subquery(of_policy)).values("last")
+    return ReservedSince.objects.filter(pk__in=last.filter(last__isnull=False))
 
 
 def policies_above_others() -> dict[int, bool]:

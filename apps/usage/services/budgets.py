@@ -16,6 +16,7 @@ from apps.usage.selectors.report import costs_of
 
 NOTICES = {WARN_PERCENT: "policy.budget_low", SPENT_PERCENT: "policy.budget_spent"}
 MOST_AHEAD = timedelta(hours=1)
+ROWS_AT_ONCE = 200
 
 
 def budgets_update(*, now: datetime | None = None) -> int:
@@ -53,9 +54,8 @@ def _store(spent: dict[int, int], at: datetime) -> int:
     # Read with the lock: what another run stored was of no later budget.
     policies = Policy.objects.filter(pk__in=locked, budget__isnull=False).order_by("pk")
     events = sum(_update(locked[one.pk], one, spent[one.pk], at) for one in policies)
-    PolicySpending.objects.bulk_update(
-        locked.values(), ["at", "spent", "noticed", "noticed_budget"]
-    )
+    columns = ["at", "spent", "noticed", "noticed_budget"]
+    PolicySpending.objects.bulk_update(locked.values(), columns, batch_size=ROWS_AT_ONCE)
     return events
 
 

@@ -15,7 +15,7 @@ from apps.nodes.models import Node
 from apps.policies.models import Pool
 from apps.usage.models import Rate
 from apps.usage.selectors.bookings import hour_of
-from apps.usage.selectors.rates import first_unbooked_hour, is_removable, rates_lock
+from apps.usage.selectors.rates import MOST_PRICE, first_unbooked_hour, is_removable, rates_lock
 
 # In a year; more would make every booking slow.
 MOST_RATES, YEAR = 1000, timedelta(days=365)
@@ -40,8 +40,8 @@ def rate_create(
     rates_lock()
     valid_from = valid_from.astimezone(UTC)
     earliest = first_unbooked_hour()
-    if price < 0:
-        raise _bad_input("price", "must be 0 or more")
+    if not 0 <= price <= MOST_PRICE:
+        raise _bad_input("price", f"must be 0 to {MOST_PRICE:,}")
     if valid_from != hour_of(valid_from):
         raise _bad_input("valid_from", "must be a full hour, in UTC")
     if earliest is not None and valid_from < earliest:

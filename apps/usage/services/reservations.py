@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from apps.core import clock
 from apps.usage.models import ReservedSince
 from apps.usage.selectors.current_usage import GPU, amounts_of, reservations_of
+from apps.usage.selectors.reservations import latest
 
 MOST_AHEAD = timedelta(hours=1)
 
@@ -30,8 +31,7 @@ def reservations_record(
         rows = rows.filter(policy__in=policies)
     # Of a clock that was ahead.
     rows.filter(at__gt=at + MOST_AHEAD).delete()
-    # Of several of a policy the latest stays.
-    known = dict(rows.order_by("at", "pk").values_list("policy", "milli"))
+    known = dict(latest(rows).values_list("policy", "milli"))
     made = [
         ReservedSince(policy_id=policy, at=at, milli=current.get(policy, 0))
         for policy in sorted({*current, *known})

@@ -1,5 +1,6 @@
 """Many requests through one helper on this machine, and its end with whatever ends it."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -148,3 +149,18 @@ def test_a_helper_that_does_not_start_is_reported_and_leaves_nothing(
         transport.exchange(b"{}", timeout_s=2)
 
     wait_until(lambda: helpers_of(home) == [], what="the end of the helper")
+
+
+def test_helpers_that_come_and_go_leave_nothing_open(node: TestedNode) -> None:
+    node.sync()
+    transport = node.client.transport
+    assert isinstance(transport, LocalTransport)
+    before = len(os.listdir("/proc/self/fd"))
+    gc.disable()
+    try:
+        for _ in range(5):
+            transport.retire_helper()
+            node.sync()
+        wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, what="closed pipes")
+    finally:
+        gc.enable()

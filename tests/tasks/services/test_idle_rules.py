@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,13 @@ from apps.tasks.models import (
     IdleExemption,
     IdleWarning,
     Member,
+    Task,
 )
+from apps.tasks.services.attempts.ends import ask_to_stop
 from apps.tasks.services.idle_rules import idle_rules_apply, task_set_idle_exemption
 from apps.tasks.services.retention import ended_tasks_remove
 from apps.tasks.services.stop import task_dequeue
-from tests.allocation.state import end, enqueue, latest
+from tests.allocation.state import apply, begin, decided, end, enqueue, latest, states
 from tests.people import Example
 from tests.tasks.services.idle_task import BEGIN, MINUTE, STOP, WARN, IdleTask, idle, node, queue
 
@@ -273,3 +276,49 @@ def test_a_run_without_rules_asks_little(
     Queue.objects.update(idle_warn_minutes=None, idle_stop_minutes=None)
     with django_assert_num_queries(2):
         idle_rules_apply(now=idle.at)
+
+
+@pytest.fixture
+def two(idle: IdleTask, queue: Queue, alice: User) -> tuple[Task, Task]:
+    """The idle task and another one, in the order in which they are seen to."""
+    [other] = enqueue(alice, queue)
+    apply(*decided())
+    begin(latest(other))
+    Attempt.objects.update(allocated_at=BEGIN, started_at=BEGIN)
+    Member.objects.update(started_at=BEGIN)
+    first, second = sorted((idle.task, other), key=lambda task: latest(task).pk)
+    return first, second
+
+
+def test_one_attempt_that_fails_keeps_no_other_from_being_stopped(
+    idle: IdleTask, two: tuple[Task, Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_for_the_first(attempt: Attempt, **words: Any) -> Any:
+        if attempt.task_id == two[0].pk:
+            raise RuntimeError("broken")
+        return ask_to_stop(attempt, **words)
+
+    monkeypatch.setattr("apps.tasks.services.idle_rules.ask_to_stop", fail_for_the_first)
+    idle.minutes(STOP + 1)
+
+    assert states([*two]) == [TaskState.RUNNING, TaskState.STOPPING]
+
+
+@pytest.mark.parametrize("is_suspect", [True, False])
+def test_one_of_which_nothing_is_known_takes_no_others_turn(
+    idle: IdleTask,
+    two: tuple[Task, Task],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_suspect: bool,
+) -> None:
+    monkeypatch.setattr("apps.tasks.services.idle_rules.MOST_AT_ONCE", 1)
+    idle.minutes(WARN + 3)
+    assert IdleWarning.objects.count() == 2
+    if is_suspect:
+        Attempt.objects.filter(task=two[0]).update(state=AttemptState.SUSPECT)
+    else:
+        Device.objects.filter(held__member__attempt__task=two[0]).update(is_simulated=True)
+    idle.minutes(STOP - WARN + 3)
+
+    assert latest(two[1]).state == AttemptState.STOPPING
