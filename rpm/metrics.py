@@ -22,7 +22,6 @@ from prometheus_client.registry import Collector
 
 from apps.allocation.models import PassState
 from apps.allocation.selectors import decisions_since
-from apps.core import clock
 from apps.core.units import BUILT_IN_KEYS, MILLI
 from apps.nodes.models import Node, NodeState
 from apps.nodes.selectors import capacity_by_pool, serving_processes
@@ -86,8 +85,8 @@ def _families() -> Iterator[Metric]:
     yield from _passes(now)
     yield from _queues(now)
     live = live_attempt_sums()
-    yield from _policies(live)
-    yield from _pools(live)
+    yield from _policies(now, live)
+    yield from _pools(now, live)
     yield from _nodes(now)
     yield from _launches(now, live)
 
@@ -154,7 +153,7 @@ def _queues(now: datetime) -> Iterator[Metric]:
     )
 
 
-def _policies(live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
+def _policies(now: datetime, live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
     names = _names(_live(Policy))
     amounts = amounts_of()
     used: dict[int, Counter[str]] = {policy: Counter({GPU: 0}) for policy in amounts}
@@ -173,7 +172,7 @@ def _policies(live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
     )
     yield _amounts("rpm_policy_limit", "Its limit; absent where there is none.", names, limits)
     yield _idle_gpus(names, {policy: one.parent for policy, one in amounts.items()})
-    budgets = budgets_at(clock.now())
+    budgets = budgets_at(now)
     yield _gauge(
         "rpm_policy_budget_spent_ratio",
         "What is spent of its budget of this month; absent without one.",
@@ -202,7 +201,7 @@ def _idle_gpus(names: Mapping[int, str], parents: Mapping[int, int | None]) -> M
     )
 
 
-def _pools(live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
+def _pools(now: datetime, live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
     pools = list(Pool.objects.filter(removed_at__isnull=True).order_by("pk"))
     names = _names((pool.pk, pool.name) for pool in pools)
     served = capacity_by_pool(pools)
@@ -220,7 +219,7 @@ def _pools(live: Iterable[LiveAttemptSum]) -> Iterator[Metric]:
         ["pool"],
         (((name,), free[pk] / MILLI) for pk, name in names.items()),
     )
-    use = gpu_use_by_pool(clock.now() - USE_WITHIN)
+    use = gpu_use_by_pool(now - USE_WITHIN)
     yield _gauge(
         "rpm_pool_gpu_use_ratio",
         "Mean utilisation of held GPUs in the last ten minutes; absent where it is not known.",
