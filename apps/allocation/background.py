@@ -6,10 +6,11 @@ import structlog
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutdown
 from django.conf import settings
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 
 from apps.allocation.models import PassState
 from apps.allocation.services import run_pass
+from apps.core.connections import connections_release
 
 # After so many missing passes of beat, a worker runs one by itself.
 MISSED = 3
@@ -50,7 +51,7 @@ def _catch_up() -> None:
         except DatabaseError as error:
             log.warning("pass.failed", detail=str(error).strip())
         finally:
-            connections.close_all()
+            connections_release()
 
 
 def pass_catch_up(seen: int) -> bool:

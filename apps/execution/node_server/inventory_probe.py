@@ -6,8 +6,9 @@ from concurrent.futures import Future
 from functools import partial
 
 import structlog
-from django.db import DatabaseError, connections
+from django.db import DatabaseError
 
+from apps.core.connections import connections_release
 from apps.execution.client import NodeClient
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import SyncRequest
@@ -89,7 +90,7 @@ class InventoryProbe:
             self._failed(client, f"Its inventory could not be used: {type(error).__name__}.")
         finally:
             if self._submit is not at_once:
-                connections.close_all()
+                connections_release()
 
     def _probe(self, client: NodeClient) -> str:
         """What is wrong with a node that answers; empty also once the inventory is stored."""

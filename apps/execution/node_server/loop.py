@@ -10,6 +10,7 @@ import structlog
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 from django.utils import timezone
 
+from apps.core.connections import connections_release
 from apps.core.crash_points import crash_point
 from apps.execution.bundle import helper_version
 from apps.execution.client import NodeClient
@@ -154,7 +155,7 @@ class NodeLoop:
                 log.exception("node.loop_failed")
                 is_fine = self._failed(error)
             finally:
-                connections.close_all()
+                connections_release()
             if is_fine and self._last_problem:
                 log.info("node.answers")
                 self._last_problem = ""
@@ -163,6 +164,7 @@ class NodeLoop:
                 retry_s = RETRY_S[min(self._failures, len(RETRY_S)) - 1]
                 # Nodes that were lost together are not asked together.
                 self._stopped.wait(retry_s * random.uniform(0.5, 1))  # noqa: S311  # no secret
+        connections.close_all()
         if self.client is not None:
             self.client.transport.close()
             self.client = None
@@ -188,7 +190,7 @@ class NodeLoop:
             self._preflight_at = min(self._preflight_at, time.monotonic() + PREFLIGHT_AGAIN_S)
         members = members_of(node)
         request = self._sync_request(node, members)
-        connections.close_all()
+        connections_release()
         with self._exchange_under_way():
             outcome = client.sync(request)
         if not isinstance(outcome, Answered):

@@ -12,6 +12,7 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, connections
 
+from apps.core.connections import connections_release
 from apps.execution.connections import installation_key
 from apps.execution.node_server.claims import Claims
 from apps.execution.node_server.identity import process_token
@@ -135,8 +136,9 @@ class NodeServer:
                 # A database that is away comes back; nodes go on meanwhile.
                 log.exception("node_server.poll_failed")
             finally:
-                connections.close_all()
+                connections_release()
             self._wake.wait(next_s)
+        connections.close_all()
 
     def _poll_once(self) -> float:
         """Do what is due; seconds until more is, at most."""
@@ -357,4 +359,4 @@ def _guarded(key: tuple[str, int], work: Callable[[], None]) -> None:
     except Exception:
         log.exception("node_server.exchange_failed", what=key[0], member=key[1])
     finally:
-        connections.close_all()
+        connections_release()
