@@ -4,6 +4,7 @@ Reports do not read them: the bench shows that it stays so, however many there a
 """
 
 import os
+from collections.abc import Iterator
 
 from django.db import connection
 
@@ -11,6 +12,7 @@ from django.db import connection
 ATTEMPTS = int(os.environ.get("RPM_BENCH_ATTEMPTS", "200000"))
 ATTEMPTS_PER_TASK = 10
 HELD = 2_500
+AT_ONCE = 250_000
 
 _TASKS = """
 CREATE TEMPORARY TABLE old_task AS
@@ -35,7 +37,7 @@ SELECT (lpad(to_hex((extract(epoch FROM began) * 1000)::bigint), 12, '0') || '70
         || substr(md5(n::text), 1, 16))::uuid,
     o.id, n %% %(each)s + 1, 'finished', t.queue_id, q.policy_id, p.id, '{"gpu": 1000}', 1,
     'reserved', began, began, began + span, began + span, true, 0, '', '', 0, false, 0, '', ''
-FROM generate_series(0, %(attempts)s - 1) n
+FROM generate_series(%(first)s, %(last)s - 1) n
 CROSS JOIN LATERAL (
     SELECT now() - interval '366 days' + n * (interval '365 days' / %(attempts)s) AS began,
         (n %% 240 + 1) * interval '1 minute' AS span) moment
@@ -62,8 +64,14 @@ INSERT INTO tasks_deviceuse (
     held_id, at, sampled_ms, known_ms, busy, process_ms, energy_mj, memory_mb, is_booked)
 SELECT h.id, date_trunc('hour', now()) - interval '14 days' + slot * interval '5 minutes',
     300000, 300000, 15000000, 300000, 90000000, 40000, true
-FROM generate_series(1, %(attempts)s / %(held)s) slot, tasks_helddevice h
+FROM generate_series(%(first)s / %(held)s + 1, %(last)s / %(held)s) slot, tasks_helddevice h
 """
+
+
+def _parts(values: dict[str, int]) -> Iterator[dict[str, int]]:
+    """No statement may last as long as all of it does."""
+    for first in range(0, ATTEMPTS, AT_ONCE):
+        yield {**values, "first": first, "last": min(first + AT_ONCE, ATTEMPTS)}
 
 
 def history_insert(owner: int) -> dict[str, int]:
@@ -71,8 +79,13 @@ def history_insert(owner: int) -> dict[str, int]:
     values = {"attempts": ATTEMPTS, "each": ATTEMPTS_PER_TASK, "owner": owner, "held": HELD}
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")
-        for statement in (_TASKS, _ATTEMPTS, _HELD, _SAMPLES):
-            cursor.execute(statement, values)
-        samples = cursor.rowcount
+        cursor.execute(_TASKS, values)
+        for part in _parts(values):
+            cursor.execute(_ATTEMPTS, part)
+        cursor.execute(_HELD, values)
+        samples = 0
+        for part in _parts(values):
+            cursor.execute(_SAMPLES, part)
+            samples += cursor.rowcount
         cursor.execute("SET session_replication_role = DEFAULT")
     return {"old_attempts": ATTEMPTS, "samples": samples}
