@@ -9,6 +9,8 @@ from django.utils import timezone
 # Between two reads of the database's clock this machine's monotonic one counts.
 ASK_EVERY_S = 60.0
 DOUBT_S = 3600.0
+# What was stored at a later time than this from now was stored by a clock that was wrong.
+MOST_AHEAD = timedelta(hours=1)
 
 _known: list[tuple[datetime, float]] = []
 _began = (time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))

@@ -17,8 +17,6 @@ from apps.tasks.models.gpu_use import IDLE_PERCENT, MS, SAMPLE_MOST, SLOT, slot_
 from apps.tasks.services.node_use import MOST_MB, MachineSample, machine_sample_add
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# After a larger jump back the new time is believed.
-MOST_AHEAD = timedelta(hours=1)
 # More percent is nonsense, and so is more than 10 kW; of shares memory is bounded as well.
 MOST_PERCENT, MOST_MW = 100, 10_000_000
 # The uuid of a device, and the task, generation and rank of a member, as a node names them.
@@ -102,7 +100,7 @@ def device_samples_record(
     now = now or clock.now()
     rows = Node.objects.filter(pk=node.pk)
     before = rows.values_list("sampled_at", flat=True).get()
-    if before is not None and now <= before <= now + MOST_AHEAD:
+    if before is not None and now <= before <= now + clock.MOST_AHEAD:
         return 0
     rows.update(sampled_at=now)
     if before is None or before > now:

@@ -1,6 +1,6 @@
 """Keeps what is spent of budgets, and gives notice where little or nothing of one is left."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -15,7 +15,6 @@ from apps.usage.selectors.periods import UsagePeriod
 from apps.usage.selectors.report import costs_of
 
 NOTICES = {WARN_PERCENT: "policy.budget_low", SPENT_PERCENT: "policy.budget_spent"}
-MOST_AHEAD = timedelta(hours=1)
 ROWS_AT_ONCE = 200
 
 
@@ -61,7 +60,7 @@ def _store(spent: dict[int, int], at: datetime) -> int:
 
 def _update(row: PolicySpending, policy: Policy, spent: int, at: datetime) -> int:
     """Set the row, and record what has changed; returns how many events that were."""
-    if at < row.at <= at + MOST_AHEAD:
+    if at < row.at <= at + clock.MOST_AHEAD:
         # A run that began later was faster. After more than that a clock was wrong.
         return 0
     policy.spending, before, month = row, month_of(row.at), month_of(at)

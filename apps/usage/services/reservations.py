@@ -1,14 +1,12 @@
 """Records how much policies reserve, whenever that has changed."""
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from apps.core import clock
 from apps.usage.models import ReservedSince
 from apps.usage.selectors.current_usage import GPU, amounts_of, reservations_of
 from apps.usage.selectors.reservations import latest
-
-MOST_AHEAD = timedelta(hours=1)
 
 
 def reservations_record(
@@ -30,7 +28,7 @@ def reservations_record(
     if policies is not None:
         rows = rows.filter(policy__in=policies)
     # Of a clock that was ahead.
-    rows.filter(at__gt=at + MOST_AHEAD).delete()
+    rows.filter(at__gt=at + clock.MOST_AHEAD).delete()
     known = dict(latest(rows).values_list("policy", "milli"))
     made = [
         ReservedSince(policy_id=policy, at=at, milli=current.get(policy, 0))
