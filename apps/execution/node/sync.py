@@ -55,6 +55,13 @@ class WatchedLog(NamedTuple):
     offset: int
 
 
+class _Deadlines(NamedTuple):
+    """When the answer has to leave, and from when on logs alone make one: in uptime."""
+
+    until: float
+    logs_from: float
+
+
 def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """Report all members, at once if they differ from `seen`, else when something happens.
 
@@ -77,30 +84,17 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
     mps.update_daemons(home, config)
     registry_login.remove_leftovers(home, config)
     after = {"logs_after_s": 0, **request}
-    logs_from = clocks.uptime_s() + request_fields.number(
-        after, "logs_after_s", highest=WAIT_HIGHEST_S
+    logs_after_s = request_fields.number(after, "logs_after_s", highest=WAIT_HIGHEST_S)
+    now_s = clocks.uptime_s()
+    deadlines = _Deadlines(until=now_s + wait_s, logs_from=now_s + logs_after_s)
+    version, members, logs = _await_news(
+        home,
+        config,
+        seen=seen,
+        watched=watched,
+        acknowledged=acknowledged,
+        deadlines=deadlines,
     )
-    until = clocks.uptime_s() + wait_s
-    first_lines = _FirstLines(home, seen, watched)
-    unlisted = [
-        _unknown(one, "it runs, and the helper's files of it are gone")
-        for one in unlisted_members(home, config)
-    ]
-    with waiter(home) as changes:
-        while True:
-            acknowledged = [one for one in acknowledged if not acknowledge(home, one)]
-            members = _members(home, config) + unlisted
-            version = _version_of(members)
-            left_s = min(until - clocks.uptime_s(), first_lines.left_s(members, version))
-            held_s = logs_from - clocks.uptime_s()
-            logs = _read_logs(watched) if held_s <= 0 or left_s <= 0 else []
-            if logs or left_s <= 0:
-                break
-            step_s = min(left_s, REMOVAL_STEP_S) if acknowledged else left_s
-            if held_s > 0:
-                _await_change(changes, [], min(step_s, held_s))
-            else:
-                _await_change(changes, watched, step_s)
     answer = {
         "version": version,
         "members": members,
@@ -113,6 +107,38 @@ def sync(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str
             _started_pids(home), is_helpers=lambda pid: mps.is_server(pid, home)
         )
     return answer
+
+
+def _await_news(
+    home: str,
+    config: dict[str, Any],
+    *,
+    seen: str,
+    watched: list[WatchedLog],
+    acknowledged: list[MemberIdentity],
+    deadlines: _Deadlines,
+) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
+    """The version of all members, the members, and new bytes of logs, once there is any news."""
+    first_lines = _FirstLines(home, seen, watched)
+    unlisted = [
+        _unknown(one, "it runs, and the helper's files of it are gone")
+        for one in unlisted_members(home, config)
+    ]
+    with waiter(home) as changes:
+        while True:
+            acknowledged = [one for one in acknowledged if not acknowledge(home, one)]
+            members = _members(home, config) + unlisted
+            version = _version_of(members)
+            left_s = min(deadlines.until - clocks.uptime_s(), first_lines.left_s(members, version))
+            held_s = deadlines.logs_from - clocks.uptime_s()
+            logs = _read_logs(watched) if held_s <= 0 or left_s <= 0 else []
+            if logs or left_s <= 0:
+                return version, members, logs
+            step_s = min(left_s, REMOVAL_STEP_S) if acknowledged else left_s
+            if held_s > 0:
+                _await_change(changes, [], min(step_s, held_s))
+            else:
+                _await_change(changes, watched, step_s)
 
 
 def _renew_leases(home: str, request: dict[str, Any]) -> None:

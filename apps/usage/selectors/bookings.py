@@ -165,43 +165,61 @@ def _unbooked(
         # The rest is booked next.
         end, ended_at = since + MOST_AT_ONCE, None
     tiers = [*past, (row["tier"], None)]
+    found = _held(row, members, tiers, since=since, end=end, rates=rates)
+    model = min(members)
+    gpu = row["request"].get(GPU, 0) * sum(members.values())
+    if row["booked_until"] is None:
+        found.append(_booking(row, began, model, tiers[0][0], _start_sums(row)))
+        found += _waited(row, model, tiers[0][0], gpu)
+    if ended_at is not None:
+        found.append(_booking(row, end, model, row["tier"], _end_sums(row, gpu, end)))
+    return AttemptBookings(row["pk"], end, ended_at is not None, tuple(found))
 
-    def book(at: datetime, model: str, tier: str, sums: Sums) -> Booking:
-        return Booking(
-            hour_of(at),
-            row["policy_id"],
-            row["pool_id"],
-            row["queue_id"],
-            row["task__owner_id"],
-            model,
-            tier,
-            sums,
-        )
 
+def _booking(row: dict[str, Any], at: datetime, model: str, tier: str, sums: Sums) -> Booking:
+    return Booking(
+        hour_of(at),
+        row["policy_id"],
+        row["pool_id"],
+        row["queue_id"],
+        row["task__owner_id"],
+        model,
+        tier,
+        sums,
+    )
+
+
+def _held(
+    row: dict[str, Any],
+    members: Mapping[str, int],
+    tiers: Sequence[tuple[str, datetime | None]],
+    *,
+    since: datetime,
+    end: datetime,
+    rates: Rates,
+) -> list[Booking]:
+    """What was held and what it cost from `since` to `end`; subtracted if that is earlier."""
     sign = 1 if end > since else -1
     request = row["request"]
-    found = [
-        book(at, model, tier, {"held": sign * held, "cost": sign * cost})
+    return [
+        _booking(row, at, model, tier, {"held": sign * held, "cost": sign * cost})
         for at, tier, ms in _stretches(tiers, to_ms(min(since, end)), to_ms(max(since, end)))
         for model, count in members.items()
         # Both are needed, also where the first is 0: tasks without GPUs may cost something.
         if (held := request.get(GPU, 0) * count * ms)
         | (cost := rates.cost(request, count * ms, at=at, pool=row["pool_id"], model=model))
     ]
-    model = min(members)
-    if row["booked_until"] is None:
-        found.append(book(began, model, tiers[0][0], _start_sums(row)))
-        gpu = request.get(GPU, 0) * sum(members.values())
-        first = max(_waits_since(row), began - MOST_AT_ONCE)
-        found += [
-            book(at, model, tiers[0][0], {"demand": gpu * ms})
-            for at, _, ms in _stretches([("", None)], to_ms(first), to_ms(began))
-            if gpu
-        ]
-    if ended_at is not None:
-        gpu = request.get(GPU, 0) * sum(members.values())
-        found.append(book(end, model, row["tier"], _end_sums(row, gpu, end)))
-    return AttemptBookings(row["pk"], end, ended_at is not None, tuple(found))
+
+
+def _waited(row: dict[str, Any], model: str, tier: str, gpu: int) -> list[Booking]:
+    """The demand of the time before the attempt."""
+    began: datetime = row["allocated_at"]
+    first = max(_waits_since(row), began - MOST_AT_ONCE)
+    return [
+        _booking(row, at, model, tier, {"demand": gpu * ms})
+        for at, _, ms in _stretches([("", None)], to_ms(first), to_ms(began))
+        if gpu
+    ]
 
 
 def _stretches(
