@@ -51,7 +51,7 @@ NAMES = re.compile(rf"({'|'.join(TERMS)}|fitness|zygote)$")
 WALL_CLOCK = re.compile(r"(?i)wall_?(?=s$|s_|seconds|clock)")
 # Modules are named by nouns.
 NOUNS = frozenset({"keyring", "throttling"})
-PRODUCT = ("apps/", "lab/", "rpm/", "tools/")
+PRODUCT = ("apps/", "client/", "lab/", "rpm/", "tools/")
 # Private, or named by what Django looks for.
 MANY = re.compile(r"^_|^Command$|(Form|Serializer)$")
 CAMEL_CASE = re.compile(r"[A-Z]\w*[a-z]")

@@ -23,7 +23,7 @@ from tests.chaos.checker import KINDS, check
 from tests.chaos.history import History
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-COPIED: Final = ("apps", "rpm", "tests", "tools", "templates", "static", "manage.py")
+COPIED: Final = ("apps", "client", "rpm", "tests", "tools", "templates", "static", "manage.py")
 UNBROKEN: Final = "unbroken"
 MOST_S: Final = 1800
 

@@ -1,5 +1,6 @@
 """The commands in docs/installing.md exist, with their options."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -18,7 +19,7 @@ BLOCKS = blocks()
 TEXT = "".join(block.text for block in BLOCKS).replace("\\\n", "")
 PROGRAMS = {
     "rpm-manage": [sys.executable, "manage.py"],
-    "rpmctl": [sys.executable, "-m", "rpm.cli"],
+    "rpmctl": [sys.executable, "-m", "rpm_client"],
 }
 # A command ends where its line, its pipe or its substitution does.
 COMMAND = re.compile(r"\b(rpm-manage|rpmctl) +([a-z][^|)>\n]*)")
@@ -58,6 +59,7 @@ def test_a_command_is_there_and_knows_its_options(program: str, line: str) -> No
     done = subprocess.run(
         [*PROGRAMS[program], *verbs(words), "--help"],
         cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "client")},
         check=False,
         capture_output=True,
         text=True,

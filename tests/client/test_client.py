@@ -17,8 +17,10 @@ from apps.allocation.services import run_pass
 from apps.policies.models import Pool
 from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, AttemptLog, Task
-from rpm.cli import _expected, _use, app
-from rpm.client import Client, RefusedError, UnreachableError
+from rpm_client import Client, RefusedError, UnreachableError
+from rpm_client.cli.app import app
+from rpm_client.cli.installation import _use
+from rpm_client.cli.tasks import _expected
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 
@@ -290,7 +292,7 @@ def test_a_server_that_does_not_answer_is_asked_again_and_then_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("rpm.client.time.sleep", pauses.append)
+    monkeypatch.setattr("rpm_client.client.time.sleep", pauses.append)
 
     with Client("http://127.0.0.1:1", key="k", secret="s") as client:
         with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):

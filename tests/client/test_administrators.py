@@ -36,9 +36,9 @@ def rpmctl(server: LiveServer, person: User, *words: str) -> Done:
     credential, secret = credential_create(user=person, label="test")
     access = {"RPM_URL": server.url, "RPM_KEY": credential.key, "RPM_SECRET": secret}
     return subprocess.run(
-        [sys.executable, "-m", "rpm.cli", *words],
+        [sys.executable, "-m", "rpm_client", *words],
         cwd=ROOT,
-        env={**os.environ, **access},
+        env={**os.environ, **access, "PYTHONPATH": str(ROOT / "client")},
         capture_output=True,
         text=True,
         timeout=scale_timeout(300),

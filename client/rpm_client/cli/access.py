@@ -1,13 +1,16 @@
-"""The server that a command of `rpmctl` connects to, and its credential."""
+"""The server that a command connects to, and its credential."""
 
 from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import typer
 
-from rpm.client import Client
+if TYPE_CHECKING:
+    from rpm_client.client import Client
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerAccess:
     """The address of the server and the credential."""
 
@@ -17,7 +20,7 @@ class ServerAccess:
     token: str
 
 
-def client_of(context: typer.Context) -> Client:
+def client_of(context: typer.Context) -> "Client":
     """The connection, made when a command needs it: `COMMAND --help` needs none."""
     access: ServerAccess = context.obj
     is_keyed = bool(access.key and access.secret)
@@ -27,5 +30,7 @@ def client_of(context: typer.Context) -> Client:
         raise typer.BadParameter("Set RPM_KEY and RPM_SECRET, or RPM_TOKEN.")
     # With both, the secret: a token in the environment may be of yesterday.
     token = "" if is_keyed else access.token
-    client = Client(access.url, key=access.key, secret=access.secret, token=token)
+    # HTTP takes long to import; no help text needs it.
+    connect = import_module("rpm_client.client").Client
+    client: Client = connect(access.url, key=access.key, secret=access.secret, token=token)
     return context.with_resource(client)

@@ -3,14 +3,21 @@
 Needs nothing of the server: it can be used wherever httpx is.
 """
 
+from __future__ import annotations
+
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
+
+from rpm_client.errors import RefusedError, UnreachableError
+
+if TYPE_CHECKING:
+    from typing import Self
 
 ENDED = frozenset({"completed", "failed", "aborted"})
 TIMEOUT_S = 30.0
@@ -18,21 +25,6 @@ TIMEOUT_S = 30.0
 REACH_S = 180.0
 # Retries of a request without an answer; each waits twice as long.
 TRIES = 4
-
-
-class RefusedError(Exception):
-    """The server refused; `fields` says per field what would be right."""
-
-    def __init__(self, status: int, code: str, detail: str, fields: Mapping[str, str]) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.code = code
-        self.detail = detail
-        self.fields = dict(fields)
-
-
-class UnreachableError(Exception):
-    """The server did not answer."""
 
 
 class Client:

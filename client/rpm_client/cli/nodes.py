@@ -1,33 +1,35 @@
 """`rpmctl node`: actions of administrators on nodes."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional, Union
 
 import typer
 
-from rpm.cli_access import client_of
-from rpm.cli_output import say, table
-from rpm.client import Client
+from rpm_client.cli.access import client_of
+from rpm_client.cli.output import say, table
+
+if TYPE_CHECKING:
+    from rpm_client.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Nodes; for administrators.")
 
 Name = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
 Address = "Where the server reaches the machine by SSH."
 User = "The account of RPM on the machine."
-Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Of SSH.")]
+Port = Annotated[Optional[int], typer.Option(min=1, max=65535, help="Of SSH.")]
 Reason = Annotated[str, typer.Option(help="Why.")]
-Labels = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Repeatable.")]
+Labels = Annotated[Optional[list[str]], typer.Option(metavar="NAME=VALUE", help="Repeatable.")]
 Caps = Annotated[
-    list[str] | None,
+    Optional[list[str]],
     typer.Option(
         metavar="KEY=AMOUNT", help="The most that the node gives out; the system has the rest."
     ),
 ]
-Pool = Annotated[str | None, typer.Option(help="The pool's name.")]
-Key = Annotated[str | None, typer.Option(help="A private key's file in RPM_HOME on the server.")]
-Runtime = Annotated[str | None, typer.Option(help="podman, docker or process.")]
-StateDir = Annotated[str | None, typer.Option(help="The folder of the helper on the machine.")]
+Pool = Annotated[Optional[str], typer.Option(help="The pool's name.")]
+Key = Annotated[Optional[str], typer.Option(help="A private key's file in RPM_HOME on the server.")]
+Runtime = Annotated[Optional[str], typer.Option(help="podman, docker or process.")]
+StateDir = Annotated[Optional[str], typer.Option(help="The folder of the helper on the machine.")]
 AllowProcess = Annotated[
-    bool | None,
+    Optional[bool],
     typer.Option("--allow-process/--no-allow-process", help="Tasks without a container."),
 ]
 
@@ -99,10 +101,10 @@ def change(
     context: typer.Context,
     name: Name,
     *,
-    rename: Annotated[str | None, typer.Option(help="Its new name.")] = None,
-    address: Annotated[str | None, typer.Option(help=Address)] = None,
+    rename: Annotated[Optional[str], typer.Option(help="Its new name.")] = None,
+    address: Annotated[Optional[str], typer.Option(help=Address)] = None,
     port: Port = None,
-    user: Annotated[str | None, typer.Option(help=User)] = None,
+    user: Annotated[Optional[str], typer.Option(help=User)] = None,
     key: Key = None,
     pool: Pool = None,
     runtime: Runtime = None,
@@ -202,12 +204,12 @@ def dismiss_serial(context: typer.Context, name: Name) -> None:
 
 
 def _facts(
-    client: Client,
+    client: "Client",
     *,
-    pool: str | None,
-    label: list[str] | None,
-    cap: list[str] | None,
-    **plain_facts: str | bool | None,
+    pool: Optional[str],
+    label: Optional[list[str]],
+    cap: Optional[list[str]],
+    **plain_facts: Union[str, bool, None],
 ) -> dict[str, Any]:
     facts: dict[str, Any] = {
         name: value for name, value in plain_facts.items() if value is not None

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rpm.cli_access import client_of
-from rpm.cli_output import say, table
+from rpm_client.cli.access import client_of
+from rpm_client.cli.output import say, table
 
 GROUPS = "policy, pool, model, tier, profile, queue or owner."
 

@@ -1,0 +1,1 @@
+"""`rpmctl`, the command line."""

@@ -1,0 +1,78 @@
+"""`rpmctl`: the commands, where to connect, and how errors end."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from rpm_client.cli import installation, nodes, resources, tasks, usage
+from rpm_client.cli.access import ServerAccess, client_of
+from rpm_client.cli.output import complain
+from rpm_client.errors import RefusedError, UnreachableError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Enqueue and manage tasks. Needs RPM_URL, RPM_KEY and RPM_SECRET "
+    "(make a credential on the page of your account).",
+)
+
+
+@app.callback()
+def connect(
+    context: typer.Context,
+    url: Annotated[str, typer.Option(envvar="RPM_URL", help="Address of the server.")] = "",
+    key: Annotated[str, typer.Option(envvar="RPM_KEY", help="Key of a credential.")] = "",
+    secret: Annotated[
+        str, typer.Option(envvar="RPM_SECRET", help="Its secret; better by RPM_SECRET.")
+    ] = "",
+    token: Annotated[
+        str, typer.Option(envvar="RPM_TOKEN", help="In place of both: what `token` printed.")
+    ] = "",
+) -> None:
+    context.obj = ServerAccess(url, key, secret, token)
+
+
+def make_token(
+    context: typer.Context,
+    scope: Annotated[str, typer.Option(help="read or enqueue; default: all of it.")] = "",
+) -> None:
+    """Print a short-lived token for the credential."""
+    print(client_of(context).token(scope)["token"])
+
+
+def main() -> None:
+    """Run the command; a refusal of the server ends it with its message and status 1."""
+    try:
+        app()
+    except RefusedError as error:
+        complain(f"{error.code}: {error.detail}")
+        sys.exit(1)
+    except UnreachableError as error:
+        complain(str(error))
+        sys.exit(2)
+
+
+app.command("token")(make_token)
+app.command("enqueue")(tasks.enqueue)
+app.command("list")(tasks.list_tasks)
+app.command("show")(tasks.show)
+app.command("explain")(tasks.explain)
+app.command("logs")(tasks.logs)
+app.command("abort")(tasks.abort)
+app.command("dequeue")(tasks.dequeue)
+app.command("enqueue-draft")(tasks.enqueue_draft)
+app.command("resume")(tasks.resume)
+app.command("run-again")(tasks.run_again)
+# An unknown option may be a negative number.
+app.command("priority", context_settings={"ignore_unknown_options": True})(tasks.priority)
+app.command("change-queue")(tasks.change_queue)
+app.command("queues")(resources.queues)
+app.command("pools")(resources.pools)
+app.command("status")(usage.show_status)
+app.command("usage")(usage.show_usage)
+app.command("preview")(installation.preview)
+app.command("maintenance")(installation.maintenance)
+app.command("confirm-restored")(installation.confirm_restored)
+app.add_typer(nodes.app, name="node")

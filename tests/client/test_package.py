@@ -1,0 +1,130 @@
+"""The distribution in `client/`: it installs alone, and runs with the Python of its users."""
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from apps.core.terminal import plain
+from rpm_client import terminal
+from tests.services.timeouts import scale_timeout
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENT = ROOT / "client"
+MODULES = sorted((CLIENT / "rpm_client").rglob("*.py"))
+SHIPPED = {"httpx", "rich", "typer", "yaml"}
+OLDEST = (3, 9)
+
+
+def run(*command: str | Path, **variables: str) -> str:
+    """What the program prints; its failure is that of the test."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command,
+        env=clean | variables,
+        capture_output=True,
+        text=True,
+        timeout=scale_timeout(300),
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "client"
+    # Building writes into the folder of the sources.
+    for path in [*MODULES, CLIENT / "pyproject.toml", CLIENT / "README.md"]:
+        copy = source / path.relative_to(CLIENT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    (source / "rpm_client" / "py.typed").touch()
+    run(
+        *(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet"),
+        *("--wheel-dir", folder, source),
+    )
+    return next(folder.glob("rpmctl-*.whl"))
+
+
+def test_the_wheel_runs_in_an_environment_without_the_server(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-input")
+    # The packages that it depends on are those of this environment: no network.
+    run(*pip, "--no-deps", "--no-index", wheel)
+    packages = next(Path(path) for path in sys.path if path.endswith("site-packages"))
+
+    command = tmp_path / "venv" / "bin" / "rpmctl"
+    helped = run(command, "--help", PYTHONPATH=str(packages))
+    home = run(python, "-c", "import rpm_client; print(rpm_client.__file__)")
+
+    assert "enqueue" in helped
+    assert str(tmp_path) in home
+    assert (Path(home.strip()).parent / "py.typed").exists()
+
+
+def test_it_imports_what_it_depends_on_and_nothing_else() -> None:
+    found: set[str] = set()
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add((node.module or "").partition(".")[0])
+    declared = tomllib.loads((CLIENT / "pyproject.toml").read_text())["project"]["dependencies"]
+
+    assert found - SHIPPED <= sys.stdlib_module_names | {"rpm_client"}
+    assert len(declared) == len(SHIPPED)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_the_oldest_python_reads_every_module(path: Path) -> None:
+    tree = ast.parse(path.read_text(), feature_version=OLDEST)
+
+    is_lazy = any(
+        isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body
+    )
+    if "cli" in path.parts:
+        # Typer evaluates annotations, which a later Python alone can do with `|`.
+        assert not is_lazy
+    unions = [node.lineno for annotation in annotations(tree) for node in unions_in(annotation)]
+    assert is_lazy or unions == []
+
+
+def annotations(tree: ast.Module) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation:
+            yield node.annotation
+        elif isinstance(node, ast.FunctionDef) and node.returns:
+            yield node.returns
+
+
+def unions_in(annotation: ast.expr) -> Iterator[ast.BinOp]:
+    for node in ast.walk(annotation):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            yield node
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain",
+        "a\tb\r\nc",
+        "\x1b[31mred\x1b[0m",
+        "\x1b]0;title\x07after",
+        "\x9b1mhigh",
+        "\x1bP q\x1b\\rest",
+        "bell\x07 and \x00 and \x7f and ü",
+        "\x1b[",
+    ],
+)
+def test_control_sequences_are_left_out_as_the_server_does(text: str) -> None:
+    assert terminal.plain(text) == plain(text)
