@@ -10,6 +10,7 @@ PATHS = (
     "/",
     "/tape/",
     "/tape/?table=1",
+    "/search/?q=dev",
     "/tasks/?view=all",
     "/tasks/new/",
     "/queues/",

@@ -15,6 +15,8 @@ import localTime from "./local-time.js";
 import openDialog from "./open-dialog.js";
 import orderForm from "./order-form.js";
 import resourceEditor from "./resource-editor.js";
+import searchDialog from "./search-dialog.js";
+import searchResults from "./search-results.js";
 import staleParts from "./stale-parts.js";
 import submitOnChange from "./submit-on-change.js";
 import suggestedName from "./suggested-name.js";
@@ -41,6 +43,8 @@ const behaviours = {
   "open-dialog": openDialog,
   "order-form": orderForm,
   "resource-editor": resourceEditor,
+  "search-dialog": searchDialog,
+  "search-results": searchResults,
   "stale-parts": staleParts,
   "submit-on-change": submitOnChange,
   "suggested-name": suggestedName,

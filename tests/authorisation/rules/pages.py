@@ -128,7 +128,7 @@ PAGES_INSTALLATION = section(
 
 PAGES_OWN = section(
     rule(
-        "/ /overview/* /tape/* /policies/ /policies/sparklines/ /queues/ /tasks/ "
+        "/ /overview/* /tape/* /policies/ /policies/sparklines/ /queues/ /search/ /tasks/ "
         "/tasks/new/ /usage/* /credentials/ /settings/account/ /live/<name>/ "
         "/settings/resources/ /settings/vaults/ /settings/vaults/new/",
         SIGNED,
