@@ -1,6 +1,7 @@
 """The pages of tasks, and what one can do with them."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -22,12 +23,15 @@ from apps.dashboard.cards.gpu_use import GpuUseCard
 from apps.dashboard.cards.logs import log_pieces
 from apps.dashboard.cards.task_filter_chips import filter_chips
 from apps.dashboard.cards.tasks import tabs
-from apps.dashboard.forms import DraftForm, PriorityForm, TaskForm, add_errors, focus_first_error
+from apps.dashboard.forms import add_errors, focus_first_error
+from apps.dashboard.forms_tasks import DraftForm, PriorityForm, TaskForm, task_values
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.access import task_rules
 from apps.dashboard.selectors.idle_tasks import IdleQuery
+from apps.dashboard.selectors.task_forms import own_task, recent_images
 from apps.dashboard.selectors.tasks import TaskFilter, visible_task
+from apps.dashboard.task_commands import TaskCommands
 from apps.dashboard.toasts import say
 from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
 from apps.tasks.models import Task
@@ -137,22 +141,32 @@ def task_idle_rule_now(request: HttpRequest, pk: UUID) -> HttpResponse:
     return _act(request, pk, exempt)
 
 
-# permission: every signed-in user; the services check the queue
+# permission: every signed-in user, a copy of their own task; the services check the queue
 @login_required
 def task_form(request: HttpRequest) -> HttpResponse:
     """Describe a task; enqueue it, keep it as a draft, or ask whether it would run now."""
     user = person(request)
-    initial = {"queue": request.GET.get("queue", ""), "is_preemptible": True, "priority": 0}
-    form = TaskForm(request.POST or None, initial=initial, user=user)
-    checked = None
+    given = request.POST if request.method == "POST" else request.GET
+    source = own_task(user, given.get("copy", ""))
+    initial: dict[str, Any] = {"is_preemptible": True, "is_restartable": True, "priority": 0}
+    if source is not None:
+        initial = task_values(source) | {"queue": source.queue.name if source.queue else ""}
+    if "queue" in given:
+        initial["queue"] = given["queue"]
+    form = TaskForm(request.POST or None, initial=initial, user=user, source=source)
+    form.explain_hidden_values()
+    context: dict[str, Any] = {"form": form, "source": source}
     if request.method == "POST" and form.is_valid():
         if "check" in request.POST:
-            checked = _check(form, user)
+            context["checked"] = _check(form, user)
+        elif "commands" in request.POST:
+            context["commands"] = _commands(request, form, user)
         elif (task := _create(form, user)) is not None:
             return redirect("task_detail", task.pk)
     focus_first_error(form)
-    status = 400 if request.method == "POST" and checked is None else 200
-    context = {"form": form, "checked": checked}
+    is_answered = context.get("checked") or context.get("commands")
+    status = 400 if request.method == "POST" and not is_answered else 200
+    context["images"] = recent_images(user)
     return render(request, "pages/task_form.html", context, status=status)
 
 
@@ -172,7 +186,12 @@ def task_edit_page(request: HttpRequest, pk: UUID) -> HttpResponse:
         return redirect("task_detail", pk)
     focus_first_error(form)
     status = 400 if request.method == "POST" else 200
-    return render(request, "pages/task_form.html", {"form": form, "task": task}, status=status)
+    return render(
+        request,
+        "pages/task_form.html",
+        {"form": form, "task": task, "images": recent_images(user)},
+        status=status,
+    )
 
 
 # permission: the owner, and enqueue on the queue; the service checks
@@ -331,6 +350,14 @@ def _check(form: TaskForm, user: User) -> TaskCheck | None:
     except RpmError as error:
         add_errors(form, error)
         return None
+
+
+def _commands(request: HttpRequest, form: TaskForm, user: User) -> TaskCommands | None:
+    spec = form.spec()
+    if spec is None:
+        return None
+    address = request.build_absolute_uri("/").rstrip("/")
+    return TaskCommands.of(spec, address=address, own=user.redacted_variables)
 
 
 def _task_or_404(user: User, pk: UUID) -> Task:

@@ -2,6 +2,7 @@
 import boardLines from "./board-lines.js";
 import busyForm from "./busy-form.js";
 import chosenHint from "./chosen-hint.js";
+import commandWords from "./command-words.js";
 import copyText from "./copy-text.js";
 import dismiss from "./dismiss.js";
 import dragOrder from "./drag-order.js";
@@ -32,6 +33,7 @@ const behaviours = {
   "board-lines": boardLines,
   "busy-form": busyForm,
   "chosen-hint": chosenHint,
+  "command-words": commandWords,
   "copy-text": copyText,
   dismiss,
   "drag-order": dragOrder,

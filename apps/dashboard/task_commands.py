@@ -1,0 +1,93 @@
+"""A task as a line for `rpmctl` and as a request with `curl`, to be copied."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import msgspec
+
+from apps.core.keyring import HIDDEN
+from apps.tasks.redaction import redact
+from apps.tasks.task_spec import TaskSpec
+
+# Options of `rpmctl enqueue`, in the order of the line; a list is repeated.
+_OPTIONS: Mapping[str, str] = {
+    "queue": "--queue",
+    "name": "--name",
+    "image": "--image",
+    "environment": "--env",
+    "volumes": "--volume",
+    "tags": "--tag",
+    "request": "--gpus",
+    "replicas": "--replicas",
+    "priority": "--priority",
+    "time_limit_s": "--time-limit-s",
+    "is_preemptible": "--no-preemptible",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCommands:
+    """`missing` are fields that `rpmctl` has no option for; neither holds values of secrets."""
+
+    rpmctl: str
+    curl: str
+    missing: tuple[str, ...]
+
+    @classmethod
+    def of(cls, spec: TaskSpec, *, address: str, own: Iterable[str]) -> Self:
+        """The commands for a task of a user; `own` are the user's patterns of hidden variables."""
+        values = _values(spec, own)
+        line = ["rpmctl", "enqueue"]
+        missing = []
+        for name, value in values.items():
+            words = _words(name, value)
+            if words is None and name != "command":
+                missing.append(name)
+            line += words or []
+        rest = ["--", *spec.command] if spec.command else []
+        body = msgspec.json.encode(values).decode()
+        curl = (
+            'curl -u "$RPM_KEY:$RPM_SECRET" -H "Content-Type: application/json" '
+            f"-d {shlex.quote(body)} {address}/api/v1/tasks/"
+        )
+        return cls(shlex.join([*line, *rest]), curl, tuple(missing))
+
+
+def _values(spec: TaskSpec, own: Iterable[str]) -> dict[str, Any]:
+    """What differs from the defaults, without any secret value."""
+    plain = msgspec.to_builtins(TaskSpec(name=spec.name))
+    values = {
+        name: value
+        for name, value in msgspec.to_builtins(spec).items()
+        if name == "name" or value != plain[name]
+    }
+    shown = {
+        "environment": redact(spec.environment, own),
+        "secrets": dict.fromkeys(spec.secrets, HIDDEN),
+    }
+    for kind in shown.keys() & values.keys():
+        values[kind] = {
+            name: f"<value of {name}>" if value == HIDDEN else value
+            for name, value in shown[kind].items()
+        }
+    return {name: values[name] for name in (*_OPTIONS, *values) if name in values}
+
+
+def _words(name: str, value: Any) -> list[str] | None:
+    """The option and its value; None where `rpmctl` has none for it."""
+    option = _OPTIONS.get(name)
+    if option is None or (name == "request" and isinstance(value, Mapping)):
+        return None
+    if name == "is_preemptible":
+        return [option]
+    if isinstance(value, Mapping):
+        value = [f"{key}={one}" for key, one in value.items()]
+    values = value if isinstance(value, list) else [value]
+    # Together with its option where it begins like one.
+    return [word for one in values for word in _option(option, str(one))]
+
+
+def _option(option: str, value: str) -> list[str]:
+    return [f"{option}={value}"] if value.startswith("-") else [option, value]
