@@ -70,6 +70,7 @@ OTHERS = frozenset(
         "RPM_CRASH_AT",
         "RPM_HOST",
         "RPM_KEY",
+        "RPM_PROFILE",
         "RPM_SECRET",
         "RPM_SOCKET_WORKERS",
         "RPM_TOKEN",

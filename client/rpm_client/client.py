@@ -5,9 +5,9 @@ Needs nothing of the server: it can be used wherever httpx is.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Mapping
+from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -49,6 +49,10 @@ class Client:
     ) -> None:
         self._http.close()
 
+    def account(self) -> dict[str, Any]:
+        """The account of the credential."""
+        return self._object("GET", "account/")
+
     def task_submit(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """Enqueue a task, or keep it as a draft where it names no queue.
 
@@ -59,6 +63,11 @@ class Client:
 
     def task(self, task_id: str) -> dict[str, Any]:
         return self._object("GET", _path(task_id))
+
+    def attempts(self, task_id: str) -> list[dict[str, Any]]:
+        """The admissions of a task, the latest first."""
+        found: list[dict[str, Any]] = self._json("GET", f"{_path(task_id)}attempts/")
+        return found
 
     def task_do(self, task_id: str, verb: str, **values: Any) -> dict[str, Any]:
         """Do an action of REST such as `abort` or `change-queue`; return the task after it."""
@@ -173,7 +182,7 @@ class Client:
             if not part["text"] and not has_more:
                 if has_ended:
                     return
-                time.sleep(every_s)
+                sleep(every_s)
 
     def _pages(self, path: str, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         params = dict(wanted)
@@ -186,10 +195,13 @@ class Client:
             params["cursor"] = httpx.URL(page["next"]).params["cursor"]
 
     def _object(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._json(method, path, **options)
+        return found
+
+    def _json(self, method: str, path: str, **options: Any) -> Any:
         answer = self._answer(method, path, **options)
         if answer.is_success:
-            found: dict[str, Any] = answer.json()
-            return found
+            return answer.json() if answer.content else None
         try:
             payload = answer.json()
             raise RefusedError(
@@ -217,7 +229,7 @@ class Client:
                 is_away = answer.status_code in {502, 503, 504}
                 if not is_away or attempt + 1 == TRIES or not is_repeatable:
                     return answer
-            time.sleep(0.5 * 2**attempt)
+            sleep(0.5 * 2**attempt)
         raise UnreachableError(f"{self._http.base_url} does not answer.")
 
 

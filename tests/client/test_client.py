@@ -8,11 +8,10 @@ import pytest
 from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 from typer.main import get_command
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from apps.accounts.models import User
 from apps.accounts.services.credentials import credential_create
-from apps.accounts.services.people import built_in_groups_ensure
 from apps.allocation.services import run_pass
 from apps.policies.models import Pool
 from apps.tasks.lifecycle.states import AttemptState, TaskState
@@ -22,31 +21,10 @@ from rpm_client.cli.app import app
 from rpm_client.cli.installation import _use
 from rpm_client.cli.tasks import _expected
 from tests.allocation.state import enqueue, make_node
+from tests.client.conftest import ctl
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def _groups(transactional_db: None) -> None:
-    # Emptying the tables after a test takes the built-in groups along.
-    built_in_groups_ensure()
-
-
-@pytest.fixture
-def access(live_server: LiveServer, alice: User) -> dict[str, str]:
-    credential, secret = credential_create(user=alice, label="test")
-    return {"RPM_URL": live_server.url, "RPM_KEY": credential.key, "RPM_SECRET": secret}
-
-
-@pytest.fixture
-def client(access: dict[str, str]) -> Iterator[Client]:
-    with Client(access["RPM_URL"], key=access["RPM_KEY"], secret=access["RPM_SECRET"]) as client:
-        yield client
-
-
-def ctl(access: dict[str, str], *words: str) -> Result:
-    return CliRunner().invoke(app, list(words), env=access)
 
 
 def test_a_task_is_enqueued_listed_shown_and_aborted(
@@ -292,7 +270,7 @@ def test_a_server_that_does_not_answer_is_asked_again_and_then_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("rpm_client.client.time.sleep", pauses.append)
+    monkeypatch.setattr("rpm_client.client.sleep", pauses.append)
 
     with Client("http://127.0.0.1:1", key="k", secret="s") as client:
         with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
@@ -326,5 +304,5 @@ def test_help_needs_no_server_and_a_command_says_what_is_missing() -> None:
 
     assert helped.exit_code == 0
     assert nowhere.exit_code == nobody.exit_code == 2
-    assert "Set RPM_URL" in nowhere.output
-    assert "Set RPM_KEY and RPM_SECRET" in nobody.output
+    assert "set RPM_URL" in nowhere.output
+    assert "set RPM_KEY and RPM_SECRET" in nobody.output

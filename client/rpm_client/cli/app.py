@@ -5,23 +5,29 @@ from typing import Annotated
 
 import typer
 
-from rpm_client.cli import installation, nodes, resources, tasks, usage
+from rpm_client.cli import installation, login, nodes, resources, submit, tasks, usage
 from rpm_client.cli.access import ServerAccess, client_of
 from rpm_client.cli.output import complain
+from rpm_client.cli.scripts import SubmitCommand
 from rpm_client.errors import RefusedError, UnreachableError
 
+# Exit codes, as docs/command-line.md lists them; 2 is wrong usage.
+REFUSED = 1
+UNREACHABLE = 3
+UNKNOWN_CREDENTIAL = 401
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Enqueue and manage tasks. Needs RPM_URL, RPM_KEY and RPM_SECRET "
-    "(make a credential on the page of your account).",
+    help="Enqueue and manage tasks. `rpmctl login` keeps the server and a credential; RPM_URL, "
+    "RPM_KEY and RPM_SECRET do without.",
 )
 
 
 @app.callback()
 def connect(
     context: typer.Context,
+    *,
     url: Annotated[str, typer.Option(envvar="RPM_URL", help="Address of the server.")] = "",
     key: Annotated[str, typer.Option(envvar="RPM_KEY", help="Key of a credential.")] = "",
     secret: Annotated[
@@ -30,8 +36,11 @@ def connect(
     token: Annotated[
         str, typer.Option(envvar="RPM_TOKEN", help="In place of both: what `token` printed.")
     ] = "",
+    profile: Annotated[
+        str, typer.Option(envvar="RPM_PROFILE", help="What `login` kept, by name.")
+    ] = "",
 ) -> None:
-    context.obj = ServerAccess(url, key, secret, token)
+    context.obj = ServerAccess(url, key, secret, token, profile)
 
 
 def make_token(
@@ -43,19 +52,25 @@ def make_token(
 
 
 def main() -> None:
-    """Run the command; a refusal of the server ends it with its message and status 1."""
+    """Run the command; what goes wrong ends it with one sentence and its exit code."""
     try:
         app()
     except RefusedError as error:
         complain(f"{error.code}: {error.detail}")
-        sys.exit(1)
+        if error.status == UNKNOWN_CREDENTIAL:
+            complain("Run rpmctl login, or check RPM_KEY and RPM_SECRET, or RPM_TOKEN.")
+        sys.exit(REFUSED)
     except UnreachableError as error:
-        complain(str(error))
-        sys.exit(2)
+        complain(f"{error} Check the address (rpmctl whoami), or try again.")
+        sys.exit(UNREACHABLE)
 
 
+app.command("login")(login.login)
+app.command("logout")(login.logout)
+app.command("whoami")(login.whoami)
 app.command("token")(make_token)
-app.command("enqueue")(tasks.enqueue)
+app.command("enqueue", cls=SubmitCommand)(submit.enqueue)
+app.command("run", cls=SubmitCommand)(submit.run)
 app.command("list")(tasks.list_tasks)
 app.command("show")(tasks.show)
 app.command("explain")(tasks.explain)

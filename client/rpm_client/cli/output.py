@@ -3,9 +3,14 @@
 import json
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from rpm_client.terminal import plain
+
+Json = Annotated[bool, typer.Option("--json", help="Print what REST answers.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def say(text: str) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from itertools import islice
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -13,55 +13,6 @@ from rpm_client.terminal import plain
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name or id.")]
 COLUMNS = ("id", "name", "state", "queue", "owner", "priority", "submitted_at")
-
-
-def enqueue(
-    context: typer.Context,
-    command: Annotated[Optional[list[str]], typer.Argument(help="After --: what to run.")] = None,
-    *,
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Without: a draft.")] = "",
-    name: Annotated[str, typer.Option(help="Default: the command.")] = "",
-    image: Annotated[str, typer.Option("--image", "-i", help="As the nodes pull it.")] = "",
-    env: Annotated[
-        Optional[list[str]],
-        typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable; repeatable."),
-    ] = None,
-    volume: Annotated[
-        Optional[list[str]], typer.Option("--volume", "-v", help="A volume's name; repeatable.")
-    ] = None,
-    tag: Annotated[Optional[list[str]], typer.Option("--tag", "-t", help="Repeatable.")] = None,
-    gpus: Annotated[str, typer.Option(help="Dynamic profiles: GPUs per member.")] = "",
-    replicas: Annotated[int, typer.Option(help="Members that start together.")] = 0,
-    priority: Annotated[
-        int, typer.Option(help="From -1000 to what the queue allows; higher starts first.")
-    ] = 0,
-    time_limit_s: Annotated[int, typer.Option(help="Seconds.")] = 0,
-    preemptible: Annotated[bool, typer.Option(help="Whether others may preempt it.")] = True,
-    dry_run: Annotated[bool, typer.Option(help="Say whether it would run now.")] = False,
-) -> None:
-    """Enqueue a new task, or keep it as a draft; prints its id."""
-    words = command or []
-    description: dict[str, Any] = {
-        "name": name or " ".join(words)[:200] or image,
-        "command": words,
-        "priority": priority,
-        "is_preemptible": preemptible,
-    }
-    optional = {
-        "queue": queue,
-        "image": image,
-        "environment": dict(_pair(one) for one in env or []),
-        "volumes": volume,
-        "tags": tag,
-        "request": gpus,
-        "replicas": replicas,
-        "time_limit_s": time_limit_s,
-    }
-    description.update({field: value for field, value in optional.items() if value})
-    if dry_run:
-        _checked(client_of(context).task_check(description))
-    else:
-        say(client_of(context).task_submit(description)["id"])
 
 
 def list_tasks(
@@ -187,20 +138,3 @@ def _expected(found: dict[str, Any]) -> str:
     if expected["latest"]:
         when = f"between {minute(expected['earliest'])} and {minute(expected['latest'])}"
     return f"probably {when} (an estimate). {expected['sentence']}"
-
-
-def _checked(found: dict[str, Any]) -> None:
-    """Whether it would run; if not, why, what would help, and who comes first."""
-    say(found["sentence"])
-    if not found["would_run"]:
-        say(f"  {found['help']}")
-        for reason in found["reasons"][1:]:
-            say(f"Also: {reason['sentence']}")
-        say(f"Waiting tasks of its queue before it: {found['ahead']}")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
-    return name, value

@@ -1,0 +1,49 @@
+"""Following tasks until they end: states, output and the exit code."""
+
+import sys
+from time import sleep
+from typing import TYPE_CHECKING
+
+from rpm_client.cli.output import complain
+from rpm_client.terminal import plain
+
+if TYPE_CHECKING:
+    from rpm_client.client import Client
+
+ENDED = frozenset({"completed", "failed", "aborted"})
+# Work that ended without a code of its own: it was aborted, lost or never ran.
+NO_CODE = 125
+FIRST_S = 0.5
+LAST_S = 5.0
+
+
+def exit_code(client: "Client", task_id: str, state: str) -> int:
+    """0 of a completed task; else the code of its last attempt, or 125 where it has none."""
+    if state == "completed":
+        return 0
+    attempts = client.attempts(task_id)
+    return int((attempts and attempts[0]["exit_code"]) or NO_CODE)
+
+
+def wait(client: "Client", task_id: str) -> int:
+    """Say each new state until the task has ended; its exit code."""
+    pause, state = FIRST_S, ""
+    while True:
+        task = client.task(task_id)
+        if task["state"] != state:
+            state, pause = task["state"], FIRST_S
+            complain(f"Task {task_id} is {state}.")
+        if state in ENDED:
+            return exit_code(client, task_id, state)
+        sleep(pause)
+        pause = min(pause * 1.5, LAST_S)
+
+
+def follow(client: "Client", task_id: str) -> int:
+    """Print what the task writes until it has ended; its exit code."""
+    for text in client.log_follow(task_id):
+        sys.stdout.write(plain(text))
+        sys.stdout.flush()
+    state = client.task(task_id)["state"]
+    complain(f"Task {task_id} is {state}.")
+    return exit_code(client, task_id, state)

@@ -1,0 +1,166 @@
+"""`rpmctl enqueue` and `rpmctl run`."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from rpm_client.cli.access import client_of
+from rpm_client.cli.outcomes import follow, wait
+from rpm_client.cli.output import Json, complain, say, say_json
+from rpm_client.cli.scripts import IS_COMMAND, read_script, script_command, script_options
+from rpm_client.cli.task_options import NAME_LENGTH, described, task_options
+
+if TYPE_CHECKING:
+    from rpm_client.client import Client
+
+Words = Annotated[
+    Optional[list[str]],
+    typer.Argument(
+        metavar="[SCRIPT [ARGUMENT]...] | [-- COMMAND...]",
+        help="A script of this machine, or after -- what to run in the container.",
+    ),
+]
+TaskFile = Annotated[
+    Optional[str],
+    typer.Option("--file", "-f", help="A task in YAML or JSON, as REST takes it; - is the input."),
+]
+
+
+@task_options
+def enqueue(
+    context: typer.Context,
+    words: Words = None,
+    *,
+    file: TaskFile = None,
+    dry_run: Annotated[bool, typer.Option(help="Say whether it would run now.")] = False,
+    is_waiting: Annotated[
+        bool, typer.Option("--wait", help="Until it has ended; ends with its exit code.")
+    ] = False,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Enqueue a new task, or keep it as a draft; prints its id.
+
+    A script may name options in lines such as `#RPM --queue team --gpus 2` at its top. Options of
+    the command line count over those of the script, and these over the file.
+    """
+    description = _description(context, words or [], file, options)
+    client = client_of(context)
+    if dry_run:
+        found = client.task_check(description)
+        if as_json:
+            say_json(found)
+        else:
+            _checked(found)
+        return
+    task = client.task_submit(description)
+    if as_json:
+        say_json(task)
+    else:
+        say(task["id"])
+    if is_waiting:
+        _refuse_draft(description)
+        sys.stdout.flush()
+        raise typer.Exit(wait(client, task["id"]))
+
+
+@task_options
+def run(
+    context: typer.Context,
+    words: Words = None,
+    *,
+    file: TaskFile = None,
+    **options: Any,
+) -> None:
+    """Enqueue a task, print what it writes, and end with its exit code.
+
+    Ctrl-C asks whether to abort the task or to leave it running.
+    """
+    description = _description(context, words or [], file, options)
+    _refuse_draft(description)
+    client = client_of(context)
+    task = client.task_submit(description)
+    complain(f"Task {task['id']} is {task['state']}.")
+    raise typer.Exit(_followed(client, task["id"]))
+
+
+def _followed(client: "Client", task_id: str) -> int:
+    try:
+        return follow(client, task_id)
+    except KeyboardInterrupt:
+        if not is_terminal() or not _is_abort_chosen():
+            complain(f"The task goes on: rpmctl logs --follow {task_id}, rpmctl abort {task_id}.")
+            return 130
+        client.task_do(task_id, "abort")
+        return follow(client, task_id)
+
+
+def is_terminal() -> bool:
+    """Whether a user can answer a question."""
+    return sys.stdin.isatty()
+
+
+def _is_abort_chosen() -> bool:
+    """What Ctrl-C means; a second one leaves the task running."""
+    try:
+        return bool(typer.confirm("\nAbort the task? Without, it goes on", err=True))
+    except (KeyboardInterrupt, typer.Abort):
+        return False
+
+
+def _description(
+    context: typer.Context, words: list[str], file: Optional[str], options: dict[str, Any]
+) -> dict[str, Any]:
+    """The task of the file, the script and the options, in this order."""
+    description = _of_file(file) if file else {}
+    given = described(options)
+    if words and context.meta[IS_COMMAND]:
+        given["command"] = words
+    elif words:
+        text = read_script(words[0])
+        in_script = described(script_options(context.command, words[0], text))
+        for field in ("environment", "secrets"):
+            if field in in_script and field in given:
+                given[field] = {**in_script[field], **given[field]}
+        given = {"name": Path(words[0]).name, **in_script, **given}
+        given["command"] = script_command(words[0], text, words[1:])
+    description.update(given)
+    if "name" not in description:
+        name = " ".join(description.get("command", ())) or description.get("image", "")
+        description["name"] = " ".join(name.split())[:NAME_LENGTH]
+    return description
+
+
+def _of_file(name: str) -> dict[str, Any]:
+    """The task of a file; JSON is YAML, too."""
+    # Reading YAML takes long to import, and few commands need it.
+    yaml = import_module("yaml")
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        found = yaml.safe_load(text)
+    except OSError as error:
+        raise typer.BadParameter(f"{name} cannot be read: {error.strerror}.") from None
+    except (yaml.YAMLError, ValueError) as error:
+        problem = " ".join(str(error).split())
+        raise typer.BadParameter(f"{name} is not YAML: {problem}") from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter(f"{name} holds no task: give its fields, such as name and queue.")
+    return found
+
+
+def _refuse_draft(description: dict[str, Any]) -> None:
+    if not description.get("queue"):
+        raise typer.BadParameter("A draft never runs: give --queue.")
+
+
+def _checked(found: dict[str, Any]) -> None:
+    """Whether it would run; if not, why, what would help, and who comes first."""
+    say(found["sentence"])
+    if not found["would_run"]:
+        say(f"  {found['help']}")
+        for reason in found["reasons"][1:]:
+            say(f"Also: {reason['sentence']}")
+        say(f"Waiting tasks of its queue before it: {found['ahead']}")
