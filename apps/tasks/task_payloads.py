@@ -34,6 +34,7 @@ class TaskSummary(msgspec.Struct, frozen=True):
     time_limit_s: int | None
     retries: int
     tags: list[str]
+    hold: Annotated[bool, Meta(description="It waits until it is released.")]
     generation: Annotated[int, Meta(description="How often it was admitted.")]
     preemptions: int
     failures: int
@@ -64,6 +65,7 @@ def task_summary(task: Task) -> dict[str, Any]:
     queue = task.queue
     derived = {
         "submitted_at": task.waits_since,
+        "hold": task.is_held,
         "owner": task.owner.username,
         "queue": queue.name if queue is not None else None,
         "policy_id": queue.policy_id if queue is not None else None,

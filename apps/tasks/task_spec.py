@@ -104,6 +104,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = ""
     abort_callback: AbortCallback | None = None
     tags: list[str] = []
+    hold: Annotated[bool, Meta(description="It waits until it is released.")] = False
 
     def __post_init__(self) -> None:
         if self.image and not image_problems(self.image):
@@ -123,7 +124,7 @@ COLUMNS = (
     *("time_limit_s", "retries", "tags"),
 )
 # All others are stored as one JSON object, `Task.content`, which few users may read.
-CONTENT = tuple(name for name in CHANGEABLE if name not in {*COLUMNS, "secrets"})
+CONTENT = tuple(name for name in CHANGEABLE if name not in {*COLUMNS, "secrets", "hold"})
 
 
 _METAS = {

@@ -52,6 +52,9 @@ def test_a_waiting_task_gets_another_priority_and_queue_and_leaves_it(
 
     raised = ctl(access, "priority", task_id, "-2")
     moved = ctl(access, "change-queue", task_id, queue)
+    held = ctl(access, "hold", task_id)
+    said = ctl(access, "explain", task_id).stdout
+    ctl(access, "release", task_id)
     dequeued = ctl(access, "dequeue", task_id)
     explained = ctl(access, "explain", task_id)
     resumed = ctl(access, "resume", task_id)
@@ -65,6 +68,7 @@ def test_a_waiting_task_gets_another_priority_and_queue_and_leaves_it(
         "queued\n",
         "queued\n",
     ]
+    assert (held.stdout, said.splitlines()[0]) == ("queued\n", "Its owner put it on hold.")
     assert f"{queue} is where true waits already" in str(moved.exception)
     assert explained.stdout == "It does not wait: its state is draft.\n"
     assert "enqueue a draft instead" in str(resumed.exception)

@@ -105,6 +105,8 @@ def test_no_action_touches_it(task: Task, charlie: User, client_for: ClientFor) 
     for name in (
         "task_abort",
         "task_dequeue",
+        "task_hold",
+        "task_release",
         "task_run_again",
         "task_resume",
         "task_enqueue_draft",

@@ -38,29 +38,16 @@ ACTING = ("actor", "user")
 PASSWORD = "hunter2 that nobody guesses"
 # The plain life of a task is in its timeline; what users do to another user's task is audited
 # (test_what_somebody_does_to_anothers_task_is_audited).
-TASK_LIFE = frozenset(
-    {
-        "task_create",
-        "task_change",
-        "task_submit",
-        "task_enqueue",
-        "task_return",
-        "tasks_enqueue_many",
-        "task_dequeue",
-        "task_abort",
-        "task_run_again",
-        "task_resume",
-        "task_set_priority",
-        "task_reorder",
-        "task_change_queue",
-        "task_checkpoint",
-        "owner_tasks_dequeue",
-    }
-)
 # fmt: off
+TASK_LIFE = frozenset({
+    "task_create", "task_change", "task_submit", "task_enqueue", "task_return",
+    "tasks_enqueue_many", "task_dequeue", "task_hold", "task_release", "task_abort",
+    "task_run_again", "task_resume", "task_set_priority", "task_reorder", "task_change_queue",
+    "task_checkpoint", "owner_tasks_dequeue",
+})
 ONLY_ASK = (
     "can_manage_queue", "check_can_manage_task", "document_preview", "draft_preview", "email_check",
-    "excess_groups_of", "groups_in_tenant", "is_tenant_admin_only", "may_manage",
+    "excess_groups_of", "groups_in_tenant", "is_tenant_admin_only", "may_manage", "may_release",
     "password_check", "person_lock", "policy_change_preview", "policy_count_check",
     "policy_create_preview", "policy_tenant_check", "profiles_to_connect", "queue_lock",
     "queue_open_to", "queue_ref", "queue_refs", "queues_lock", "stays_in_tenant_check",

@@ -60,7 +60,7 @@ def ready_tasks(
     ]
     rows = (
         Task.objects.select_for_update(skip_locked=True, no_key=True)
-        .filter(pk__in=wanted, state=TaskState.QUEUED)
+        .filter(pk__in=wanted, state=TaskState.QUEUED, ineligible_code="")
         .order_by("pk")
         .values_list("pk", "generation", "task_group_id")
     )

@@ -55,7 +55,7 @@ def _lock_waiting(ended: Collection[Attempt]) -> set[UUID]:
     """
     attempts = {old.task_id: old for old in ended}
     rows = (
-        Task.objects.filter(pk__in=attempts, state=TaskState.QUEUED)
+        Task.objects.filter(pk__in=attempts, state=TaskState.QUEUED, ineligible_code="")
         .select_for_update(skip_locked=True, no_key=True)
         .order_by("pk")
     )

@@ -305,6 +305,20 @@ def _protected(reason: Reason, names: NameLookup, now_us: int) -> Sentence:
     )
 
 
+def _on_hold(_reason: Reason, _names: NameLookup) -> Sentence:
+    return Sentence(
+        "Its owner put it on hold.",
+        "Passes consider it again once it is released; it keeps its place in the queue.",
+    )
+
+
+def _admin_hold(_reason: Reason, _names: NameLookup) -> Sentence:
+    return Sentence(
+        "A user who manages its queue put it on hold.",
+        "Passes consider it again once such a user releases it; it keeps its place in the queue.",
+    )
+
+
 _WORDS: dict[ReasonCode, Callable[[Reason, NameLookup], Sentence]] = {
     ReasonCode.DISABLED: _disabled,
     ReasonCode.PAUSED: _paused,
@@ -318,4 +332,6 @@ _WORDS: dict[ReasonCode, Callable[[Reason, NameLookup], Sentence]] = {
     ReasonCode.BEHIND: _behind,
     ReasonCode.HELD: _held,
     ReasonCode.DRAINING: _draining,
+    ReasonCode.ON_HOLD: _on_hold,
+    ReasonCode.ADMIN_HOLD: _admin_hold,
 }

@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.models import Tenant
-from apps.allocation.engine.model.reasons import ReasonCode
+from apps.allocation.engine.model.reasons import INELIGIBLE_CODES, ReasonCode
 from apps.allocation.engine.model.snapshot import Id, QueuedTask, Snapshot
 from apps.allocation.explanation.suspension import is_suspended
 from apps.allocation.forecast import Basis, Estimate, NoEstimate, NoEstimateReason
@@ -45,6 +45,7 @@ _NOT_CAPACITY = frozenset(
         ReasonCode.BUDGET,
         ReasonCode.NO_POOL,
         ReasonCode.NO_SERVER,
+        *INELIGIBLE_CODES,
     }
 )
 _BASES = {
@@ -83,7 +84,8 @@ def expected_start(task: Task) -> ExpectedStart | None:
     """When `task` will probably start, computed at most once a minute; None: it does not wait."""
     if task.state != TaskState.QUEUED or task.task_group is None:
         return None
-    if task.task_group.reason_code in _NOT_CAPACITY or is_suspended():
+    code = task.ineligible_code or task.task_group.reason_code
+    if code in _NOT_CAPACITY or is_suspended():
         return _start_payload(NoEstimate(NoEstimateReason.NOT_IN_SIGHT))
     key = f"expected-start:{task.pk}:{task.generation}:{microseconds(task.submitted_at)}"
     kept: dict[str, Any] | None = cache.get(key)
@@ -133,7 +135,9 @@ def _estimated(task: Task) -> Estimate | NoEstimate | None:
 
 def _limits_before(task: Task) -> LimitsByTask:
     """Its equals in order up to itself, with time of submission and limit in seconds."""
-    equals = Task.objects.filter(task_group=task.task_group_id, state=TaskState.QUEUED)
+    equals = Task.objects.filter(
+        task_group=task.task_group_id, state=TaskState.QUEUED, ineligible_code=""
+    )
     upto = Q(submitted_at__lt=task.submitted_at) | Q(
         submitted_at=task.submitted_at, pk__lte=task.pk
     )

@@ -24,8 +24,12 @@ def load_with_queued_counts(*, now_us: int) -> LoadedSnapshot:
 
 
 def queued_counts() -> Mapping[int, int]:
-    """Waiting tasks by the id of their group; one query, answered from an index."""
-    rows = Task.objects.filter(state=TaskState.QUEUED).order_by().values_list("task_group_id")
+    """Eligible waiting tasks by the id of their group; one query, answered from an index."""
+    rows = (
+        Task.objects.filter(state=TaskState.QUEUED, ineligible_code="")
+        .order_by()
+        .values_list("task_group_id")
+    )
     return defaultdict(int, {pk or 0: count for pk, count in rows.annotate(Count("pk"))})
 
 

@@ -24,6 +24,7 @@ _HEADS_POSTGRESQL = """
     CROSS JOIN LATERAL (
         SELECT id, submitted_at FROM tasks_task
         WHERE task_group_id = wanted.task_group_id AND state = 'queued'
+            AND ineligible_code = ''
         ORDER BY submitted_at, id LIMIT wanted.most
     ) AS head
 """
@@ -32,7 +33,7 @@ _HEADS_SQLITE = """
         SELECT task_group_id, id, submitted_at, row_number() OVER (
             PARTITION BY task_group_id ORDER BY submitted_at, id
         ) AS place
-        FROM tasks_task WHERE state = 'queued'
+        FROM tasks_task WHERE state = 'queued' AND ineligible_code = ''
     ) WHERE place <= %s
 """
 

@@ -98,9 +98,9 @@ def _try(actor: User, spec: TaskSpec) -> _TriedTask:
     with transaction.atomic():
         task = task_submit(actor=actor, spec=spec)
         ahead = queue_position(task) - 1
-        equals = Task.objects.filter(task_group=task.task_group_id, state=TaskState.QUEUED).exclude(
-            pk=task.pk
-        )
+        equals = Task.objects.filter(
+            task_group=task.task_group_id, state=TaskState.QUEUED, ineligible_code=""
+        ).exclude(pk=task.pk)
         tried = _TriedTask(task, task.task_group, ahead, equals.order_by()[:FAR].count())
         transaction.set_rollback(True)
     return tried

@@ -18,7 +18,7 @@ from apps.allocation.explanation.sentences import amount_words
 from apps.core.units import MILLI, milli_text
 from apps.dashboard.cards.words import REASONS, UNKNOWN_REASON, Word, ordinal, plural
 from apps.tasks.models import Task
-from apps.tasks.selectors.queue_order import QueueExplanation
+from apps.tasks.selectors.queue_order import QueueExplanation, ineligible_reasons
 
 MOST_CELLS = 16
 # As many tasks as a line names before it counts the rest.
@@ -74,6 +74,8 @@ def stored_reasons(task: Task, *, position: int | None) -> Sequence[Mapping[str,
     Args:
         position: place in the queue, for a task that is not the first of its group.
     """
+    if task.ineligible_code:
+        return ineligible_reasons(task)
     data = task.task_group.reason if task.task_group is not None else {}
     reasons = list(data.get("reasons") or [])
     known = QueueExplanation("", reasons, position, is_first=position is None)

@@ -50,6 +50,7 @@ from apps.tasks.selectors.visibility import (
     task_permissions,
     without_hidden_queues,
 )
+from apps.tasks.services.holds import may_release
 from apps.usage.selectors.current_usage import (
     amounts_of,
     family_in,
@@ -98,6 +99,7 @@ class TaskHead:
     queues: tuple[Queue, ...]
     topics: tuple[str, ...]
     announce: str
+    may_release: bool
 
     @property
     def has_ended(self) -> bool:
@@ -227,6 +229,7 @@ def load_task_head(user: User, key: str) -> TaskHead | None:
         queues=tuple(queues_open_to(user).order_by("name")) if is_own_draft else (),
         topics=(f"task.{task.pk}",),
         announce=f"{task.name}: {TASK_STATES[task.state].text}",
+        may_release=may_release(user, task),
     )
 
 
@@ -292,7 +295,7 @@ def _running(tasks: Iterable[Task]) -> list[UUID]:
 def _code(task: Task) -> str:
     if task.state != TaskState.QUEUED or task.task_group is None:
         return ""
-    return task.task_group.reason_code
+    return task.ineligible_code or task.task_group.reason_code
 
 
 def _names(user: User, task: Task, history: TaskHistory) -> ReaderNames:

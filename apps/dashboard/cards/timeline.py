@@ -31,6 +31,8 @@ TASK_EVENTS: Mapping[str, tuple[str, str, str]] = {
     "task.draft": ("wait", "file-pen", "Dequeued"),
     "task.moved": ("wait", "arrow-right", "Moved"),
     "task.priority": ("wait", "arrow-down-wide-narrow", "Priority changed"),
+    "task.hold": ("warn", "pause", "Put on hold"),
+    "task.release": ("ok", "play", "Released"),
     "task.allocated": ("use", "cpu", "Allocated"),
     "task.running": ("use", "play", "Running"),
     "task.started": ("use", "play", "Running"),

@@ -60,6 +60,8 @@ REASONS = {
     "held": Word("wait", "lock", "Held"),
     "draining": Word("use", "timer", "Draining"),
     "protected": Word("wait", "shield-check", "Protected"),
+    "on_hold": Word("warn", "pause", "On hold"),
+    "admin_hold": Word("warn", "lock", "Admin hold"),
 }
 UNKNOWN_REASON = Word("wait", "hourglass", "Not checked yet")
 

@@ -146,6 +146,7 @@ def packed(stretches: Sequence[tuple[datetime, datetime, int]]) -> list[int]:
 def next_tasks(user: User, most: int) -> list[Task]:
     """The first waiting tasks of their groups, as far as the user sees them, in one query."""
     heads = TaskGroup.objects.filter(head_id__isnull=False).values("head_id")
-    tasks = tasks_seen_with_queue(user).filter(state=TaskState.QUEUED, pk__in=heads)
+    tasks = tasks_seen_with_queue(user).filter(pk__in=heads)
+    tasks = tasks.filter(state=TaskState.QUEUED, ineligible_code="")
     tasks = tasks.select_related("owner", "queue__policy", "task_group").defer("content")
     return list(tasks.order_by("-priority", "is_preemptible", "submitted_at", "pk")[:most])

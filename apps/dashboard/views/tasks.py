@@ -47,6 +47,7 @@ from apps.tasks.services.enqueue.submission import (
     task_run_again,
     task_submit,
 )
+from apps.tasks.services.holds import task_hold, task_release
 from apps.tasks.services.idle_rules import task_set_idle_exemption
 from apps.tasks.services.queue_order import task_set_priority
 from apps.tasks.services.queues import can_manage_queue
@@ -241,6 +242,22 @@ def task_abort_page(request: HttpRequest, pk: UUID) -> HttpResponse:
 def task_dequeue_now(request: HttpRequest, pk: UUID) -> HttpResponse:
     """A waiting task becomes a draft again."""
     return _act(request, pk, task_dequeue)
+
+
+# permission: the owner, manage of the queue, administrators; the service checks
+@require_POST
+@login_required
+def task_hold_now(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """No pass starts a waiting task until it is released."""
+    return _act(request, pk, task_hold)
+
+
+# permission: the owner, manage of the queue, administrators; the service checks
+@require_POST
+@login_required
+def task_release_now(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Passes consider the task again."""
+    return _act(request, pk, task_release)
 
 
 # permission: the owner, manage of the queue, administrators

@@ -74,6 +74,7 @@ from apps.tasks.services.enqueue.submission import (
     task_run_again,
     task_submit,
 )
+from apps.tasks.services.holds import task_hold, task_release
 from apps.tasks.services.idle_rules import task_set_idle_exemption
 from apps.tasks.services.queue_order import (
     task_change_queue,
@@ -188,6 +189,20 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         """Take a waiting task out of its queue; it is a draft again."""
         user = user_of(request)
         return self._response(request, task_dequeue(actor=user, task=self._task(request, pk)))
+
+    @_DETAIL
+    @action(detail=True, methods=["post"])
+    def hold(self, request: Request, pk: str) -> Response:
+        """Put a waiting task on hold: it keeps its place, and no pass starts it."""
+        user = user_of(request)
+        return self._response(request, task_hold(actor=user, task=self._task(request, pk)))
+
+    @_DETAIL
+    @action(detail=True, methods=["post"])
+    def release(self, request: Request, pk: str) -> Response:
+        """End the hold of a waiting task."""
+        user = user_of(request)
+        return self._response(request, task_release(actor=user, task=self._task(request, pk)))
 
     @_DETAIL
     @action(detail=True, methods=["post"])

@@ -16,6 +16,13 @@ class TaskState(models.TextChoices):
     ABORTED = "aborted", "aborted"
 
 
+class Ineligibility(models.TextChoices):
+    """Why no pass considers a waiting task, whatever is free; also a code of its reasons."""
+
+    ON_HOLD = "on_hold", "on hold"
+    ADMIN_HOLD = "admin_hold", "on hold by a manager"
+
+
 class AttemptState(models.TextChoices):
     ALLOCATED = "allocated", "allocated"
     STARTING = "starting", "starting"
@@ -43,6 +50,8 @@ class AttemptTier(models.TextChoices):
     OVER_QUOTA = "over_quota", "Over quota"
 
 
+# A task that waits until a user releases it.
+HOLDS = (Ineligibility.ON_HOLD, Ineligibility.ADMIN_HOLD)
 # Tasks that hold hardware.
 ADMITTED_STATES = (TaskState.ALLOCATED, TaskState.RUNNING, TaskState.STOPPING)
 ENDED_STATES = (TaskState.COMPLETED, TaskState.FAILED, TaskState.ABORTED)

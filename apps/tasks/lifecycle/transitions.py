@@ -50,6 +50,7 @@ _IN_NO_QUEUE = {
     "task_group_id": None,
     "submitted_at": None,
     "waiting_since": None,
+    "ineligible_code": "",
 }
 _ENDS = ("changed_at", "ended_at")
 
@@ -102,7 +103,7 @@ ABORT_UNSTARTED: Final = TaskTransition(
     target=TaskState.ABORTED,
     # Nothing waits for its group, which may be removed. A forecast counts the arrival of a task
     # that was preempted before as one of the whole queue.
-    sets={"task_group_id": None},
+    sets={"task_group_id": None, "ineligible_code": ""},
     stamps=_ENDS,
     event="task.aborted",
 )

@@ -11,7 +11,7 @@ from apps.core.ids import uuid7
 from apps.core.keyring import SealContext
 from apps.policies.models import Queue
 from apps.tasks.details import DETAIL_CHARS
-from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.lifecycle.states import HOLDS, TaskState
 from apps.tasks.task_spec import COLUMNS, TaskSpec, stored_spec
 
 
@@ -89,6 +89,10 @@ class Task(models.Model):
     state = models.CharField(
         max_length=10, choices=TaskState.choices, default=TaskState.DRAFT, db_default="draft"
     )
+    # `Ineligibility`: why passes leave the task out while it waits; empty: they do not.
+    ineligible_code = models.CharField(
+        max_length=16, blank=True, default="", db_default="", editable=False
+    )
     state_detail = models.CharField(max_length=DETAIL_CHARS, blank=True, default="")
     generation = models.PositiveIntegerField(default=0)
     preemptions = models.PositiveIntegerField(default=0)
@@ -106,9 +110,9 @@ class Task(models.Model):
         ordering = ["-id"]
         permissions = [("log_task", "Can read the log")]
         indexes = [
-            # The pass reads the heads of every task group from this one.
+            # The pass reads the heads of every task group from this one, past ineligible tasks.
             models.Index(
-                fields=["task_group", "submitted_at", "id", "waiting_since"],
+                fields=["task_group", "ineligible_code", "submitted_at", "id", "waiting_since"],
                 condition=models.Q(state="queued"),
                 name="task_heads",
             ),
@@ -166,6 +170,11 @@ class Task(models.Model):
             BadInput: what is stored is none.
         """
         return stored_spec(self.content, {name: getattr(self, name) for name in COLUMNS})
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits until a user releases it."""
+        return self.ineligible_code in HOLDS
 
     @property
     def waits_since(self) -> datetime | None:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from apps.tasks.lifecycle.states import TaskState
-from apps.tasks.models import Task, TaskGroup
+from apps.tasks.models import ReasonChange, Task, TaskGroup
 
 # Positions further back are not counted exactly.
 FAR = 10_000
@@ -40,13 +40,17 @@ def tasks_in_order(queue_id: int) -> QuerySet[Task]:
 
 
 def queue_position(task: Task) -> int:
-    """The position of a waiting task in its queue, from 1 to `FAR`."""
+    """The position of a waiting task in its queue, from 1 to `FAR`.
+
+    Ineligible tasks before it are not counted: they do not start before it.
+    """
     same = Q(priority=task.priority, is_preemptible=task.is_preemptible)
     ahead = Q(priority__gt=task.priority) | same & Q(submitted_at__lt=task.submitted_at)
     if task.is_preemptible:
         ahead |= Q(priority=task.priority, is_preemptible=False)
     ahead |= same & Q(submitted_at=task.submitted_at, pk__lt=task.pk)
-    tasks_ahead = Task.objects.filter(queue=task.queue_id, state=TaskState.QUEUED).filter(ahead)
+    waiting = Task.objects.filter(queue=task.queue_id, state=TaskState.QUEUED, ineligible_code="")
+    tasks_ahead = waiting.filter(ahead)
     return tasks_ahead.order_by()[: FAR - 1].count() + 1
 
 
@@ -54,8 +58,11 @@ def queue_explanation(task: Task) -> QueueExplanation | None:
     """Why a waiting task waits; None for a task that does not wait."""
     if task.state != TaskState.QUEUED or task.task_group_id is None:
         return None
-    task_group = TaskGroup.objects.get(pk=task.task_group_id)
     position = queue_position(task)
+    if task.ineligible_code:
+        reasons, at = ineligible_reasons(task), _ineligible_since(task)
+        return QueueExplanation(task.ineligible_code, reasons, position, at)
+    task_group = TaskGroup.objects.get(pk=task.task_group_id)
     reasons = list(task_group.reason.get("reasons") or [])
     if not reasons or not _is_current(task_group, task):
         # New: the next pass decides within moments.
@@ -64,6 +71,17 @@ def queue_explanation(task: Task) -> QueueExplanation | None:
     # A reason from before the task began to wait did not hold for it.
     at = max(task_group.reason_at, task.changed_at) if task_group.reason_at is not None else None
     return QueueExplanation(str(task_group.reason_code), reasons, position, at, is_first=is_first)
+
+
+def ineligible_reasons(task: Task) -> list[dict[str, Any]]:
+    """Why passes leave the task out, in the form in which passes store reasons."""
+    return [{"code": task.ineligible_code, "details": []}] if task.ineligible_code else []
+
+
+def _ineligible_since(task: Task) -> datetime | None:
+    changes = ReasonChange.objects.filter(task=task, code=task.ineligible_code)
+    last = changes.order_by("-id").values_list("at", flat=True).first()
+    return last or task.waits_since
 
 
 def _is_current(task_group: TaskGroup, task: Task) -> bool:

@@ -94,7 +94,7 @@ def _waiting_one() -> "QuerySet[TaskGroup, Any]":
     it there, however many wait later.
     """
     first = Task.objects.filter(task_group=OuterRef("pk"), state=TaskState.QUEUED)
-    first = first.order_by("submitted_at", "pk")
+    first = first.order_by("ineligible_code", "submitted_at", "pk")
     groups = TaskGroup.objects.annotate(first=Subquery(first.values("pk")[:1])).order_by()
     return groups.filter(
         first__isnull=False,

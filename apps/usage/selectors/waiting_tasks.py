@@ -29,9 +29,12 @@ class WaitingTasks:
 
 
 class _WaitingGroup(NamedTuple):
-    """The waiting tasks of a task group; `order` is that of the queue."""
+    """The waiting tasks of a task group with one reason.
 
-    order: tuple[int, bool, datetime, int]
+    `order` is that of the queue, with tasks that passes leave out last.
+    """
+
+    order: tuple[bool, int, bool, datetime, int]
     tasks: int
     oldest: datetime
     reason: str
@@ -56,14 +59,14 @@ def waiting_by_queue(queue_ids: Iterable[int] | None = None) -> defaultdict[int,
         tasks = tasks.filter(task_group__in=list(known))
     # Position of a task in its queue, and since when it waits: different once it was moved.
     since = Coalesce("waiting_since", "submitted_at")
-    rows: Any = tasks.order_by().values_list("task_group_id")
+    rows: Any = tasks.order_by().values_list("task_group_id", "ineligible_code")
     rows = rows.annotate(Count("pk"), Min("submitted_at"), oldest=Min(since))
     parts: defaultdict[int, list[_WaitingGroup]] = defaultdict(list)
-    for pk, count, position, oldest in rows:
+    for pk, code, count, position, oldest in rows:
         if pk in known:
             queue, priority, is_preemptible, reason = known[pk]
-            order = (-priority, is_preemptible, position, pk)
-            parts[queue].append(_WaitingGroup(order, count, oldest, reason))
+            order = (bool(code), -priority, is_preemptible, position, pk)
+            parts[queue].append(_WaitingGroup(order, count, oldest, code or reason))
     return defaultdict(
         WaitingTasks,
         {

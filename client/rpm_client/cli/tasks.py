@@ -87,6 +87,16 @@ def dequeue(context: typer.Context, task_id: TaskId) -> None:
     say(client_of(context).task_do(task_id, "dequeue")["state"])
 
 
+def hold(context: typer.Context, task_id: TaskId) -> None:
+    """Put a waiting task on hold: it keeps its place, and does not start."""
+    say(client_of(context).task_do(task_id, "hold")["state"])
+
+
+def release(context: typer.Context, task_id: TaskId) -> None:
+    """End the hold of a waiting task."""
+    say(client_of(context).task_do(task_id, "release")["state"])
+
+
 def enqueue_draft(context: typer.Context, task_id: TaskId, queue: QueueName) -> None:
     """Put a draft into a queue, such as a task that was dequeued."""
     say(client_of(context).task_do(task_id, "enqueue", queue=queue)["state"])

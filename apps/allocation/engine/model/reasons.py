@@ -30,6 +30,12 @@ class ReasonCode(StrEnum):
     HELD = "held"
     DRAINING = "draining"
     PROTECTED = "protected"
+    ON_HOLD = "on_hold"
+    ADMIN_HOLD = "admin_hold"
+
+
+# Of tasks that passes leave out: no pass gives these reasons.
+INELIGIBLE_CODES = frozenset({ReasonCode.ON_HOLD, ReasonCode.ADMIN_HOLD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class Detail:
     * held: `pool`, `policy` for whose `tasks` it is held, `key`, `free`, `limit` (what is held)
     * draining: `pool`, `tasks` that have to stop first
     * protected: `pool`, `tasks`, `until_us`
+    * on_hold, admin_hold: nothing
     """
 
     pool: Id | None = None

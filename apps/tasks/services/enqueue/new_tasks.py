@@ -13,7 +13,7 @@ from apps.core.errors import Conflict
 from apps.core.origin import acted_by
 from apps.events.services import NewEvent, events_record
 from apps.policies.models import Queue
-from apps.tasks.lifecycle.states import TaskState
+from apps.tasks.lifecycle.states import Ineligibility, TaskState
 from apps.tasks.lifecycle.transitions import ENQUEUE
 from apps.tasks.lifecycle.writers import TaskSubject, transition_record
 from apps.tasks.models import Task
@@ -74,6 +74,7 @@ def columns(spec: TaskSpec) -> dict[str, Any]:
         "name": spec.name.strip(),
         "content": {name: msgspec.to_builtins(getattr(spec, name)) for name in CONTENT},
         "size_bytes": spec_bytes(spec),
+        "ineligible_code": Ineligibility.ON_HOLD.value if spec.hold else "",
     }
 
 

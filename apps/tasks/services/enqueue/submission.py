@@ -319,7 +319,7 @@ def task_return(
 def spec_values(task: Task) -> dict[str, Any]:
     """The spec of a task as plain values, with its secrets."""
     own = {name: getattr(task, name) for name in COLUMNS}
-    return {**task.content, **own, "secrets": task_secrets(task)}
+    return {**task.content, **own, "secrets": task_secrets(task), "hold": task.is_held}
 
 
 def _queue_or(task: Task, queue: str | int | None) -> str | int:
