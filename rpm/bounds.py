@@ -11,12 +11,7 @@ from django.conf import settings
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One bound.
-
-    Args:
-        setting: `module:NAME`, or the name of a setting.
-        test: `file::function`, below `tests`.
-    """
+    """`setting` is `module:NAME`, or the name of a setting; `test` a function below `tests`."""
 
     scope: str
     what: str
@@ -36,6 +31,8 @@ _ENQUEUE = "tasks/services/test_submission.py"
 _DEFENCES = "rpm/test_defences.py"
 _BODIES = "core/test_bodies.py"
 _SERVER = "rpm/test_asgi_server.py"
+_ACTIONS = "apps.tasks.services.bulk_actions"
+_ACTED = "tasks/services/test_bulk_actions.py::test_one_request_acts_on_a_thousand_tasks_at_most"
 _DESCRIBED = "tasks/test_bounds.py::test_a_description_is_taken_at_each_bound_and_not_above"
 _PREFERENCES = "apps.accounts.services.preferences"
 _PATTERNS = "accounts/test_preferences.py::test_a_list_of_patterns_is_taken_at_each_bound"
@@ -190,6 +187,7 @@ BOUNDS = (
         "apps.tasks.services.enqueue.bulk:QUEUES",
         "tasks/services/test_bulk.py::test_a_bulk_names_no_more_queues_than_the_bound",
     ),
+    Bound("request", "tasks of a bulk action", f"{_ACTIONS}:MOST_TASKS", _ACTED),
     Bound("request", "characters of a task's name", "apps.tasks.task_spec:NAME_LENGTH", _DESCRIBED),
     Bound("request", "secrets of a task", "apps.tasks.task_spec:SECRETS", _DESCRIBED),
     Bound("request", "bytes of its secrets", "apps.tasks.task_spec:SECRETS_BYTES", _DESCRIBED),

@@ -73,6 +73,11 @@ class Client:
         """Do an action of REST such as `abort` or `change-queue`; return the task after it."""
         return self._object("POST", f"{_path(task_id)}{verb}/", json=values)
 
+    def tasks_do(self, action: str, **values: Any) -> dict[str, Any]:
+        """Do an action with many `tasks`, or with those of a `filter`; return all results."""
+        body = {"action": action, **values}
+        return self._object("POST", "tasks/bulk-actions/", json=body)
+
     def task_check(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """Whether the task would run if it were enqueued now; nothing is stored."""
         return self._object("POST", "tasks/check/", json=dict(description))

@@ -27,6 +27,7 @@ BODIES: tuple[tuple[str, Make], ...] = (
     ("* /api/v1/tasks/<pk>/idle-rule/", lambda _w, _c: {"is_exempt": True}),
     ("* /api/v1/tasks/<pk>/reorder/", lambda _w, _c: {"move": "top"}),
     ("* /api/v1/tasks/check/", lambda w, c: {"name": "new", "command": ["x"], **_queue(w, c)}),
+    ("POST /api/v1/tasks/bulk-actions/", lambda _w, _c: {"action": "hold", "tasks": []}),
     ("POST /api/v1/tasks/", lambda w, c: {"name": "new", "command": ["x"], **_queue(w, c)}),
     ("POST /api/v1/policies/", lambda w, _c: {"name": "new", "group": w.one("group", "a").name}),
     ("PATCH /api/v1/policies/<pk>/", lambda _w, _c: {"weight": 3}),

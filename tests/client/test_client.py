@@ -1,6 +1,7 @@
 """The client and `rpmctl`, against a real server."""
 
 import json
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,8 +71,29 @@ def test_a_waiting_task_gets_another_priority_and_queue_and_leaves_it(
     ]
     assert (held.stdout, said.splitlines()[0]) == ("queued\n", "Its owner put it on hold.")
     assert f"{queue} is where true waits already" in str(moved.exception)
-    assert explained.stdout == "It does not wait: its state is draft.\n"
+    assert explained.stdout.startswith("It does not wait: its state is draft.\n")
     assert "enqueue a draft instead" in str(resumed.exception)
+
+
+def test_tasks_are_cancelled_by_id_and_by_a_filter(
+    access: dict[str, str], example: Example
+) -> None:
+    queue = example.dev_queue.name
+    first, second, third = (
+        ctl(access, "enqueue", "-q", queue, "--name", name, "--", "true").stdout.strip()
+        for name in ("a", "b1", "b2")
+    )
+
+    by_id = ctl(access, "cancel", first)
+    by_filter = ctl(access, "cancel", "-q", queue, "--name", "b")
+    nothing = ctl(access, "cancel", "-q", queue)
+    wrong = ctl(access, "cancel", str(uuid.uuid4()))
+
+    assert by_id.stdout.split() == [first, "aborted"]
+    assert sorted(by_filter.stdout.split()[::2]) == sorted([second, third])
+    assert (nothing.stdout, nothing.exit_code) == ("", 0)
+    assert (wrong.exit_code, "not_found" in wrong.stdout) == (1, True)
+    assert ctl(access, "cancel").exit_code == 2
 
 
 def test_every_command_and_each_of_its_options_has_a_help_text() -> None:

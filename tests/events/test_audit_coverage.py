@@ -41,7 +41,7 @@ PASSWORD = "hunter2 that nobody guesses"
 # fmt: off
 TASK_LIFE = frozenset({
     "task_create", "task_change", "task_submit", "task_enqueue", "task_return",
-    "tasks_enqueue_many", "task_dequeue", "task_hold", "task_release", "task_abort",
+    "tasks_enqueue_many", "tasks_act", "task_dequeue", "task_hold", "task_release", "task_abort",
     "task_run_again", "task_resume", "task_set_priority", "task_reorder", "task_change_queue",
     "task_checkpoint", "owner_tasks_dequeue",
 })

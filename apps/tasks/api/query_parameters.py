@@ -61,8 +61,21 @@ def list_filters(request: Request) -> Mapping[str, str]:
         BadInput: a filter is unknown, or a state is.
     """
     given = {name: request.query_params[name].strip() for name in request.query_params}
+    filters_check(given, others=_PAGING)
+    return {name: value for name, value in given.items() if name in FILTERS}
+
+
+def filters_check(given: Mapping[str, str], *, others: tuple[str, ...] = ()) -> None:
+    """Check the names of filters and the states in them.
+
+    Args:
+        others: further names that may be given.
+
+    Raises:
+        BadInput: a filter is unknown, or a state is.
+    """
     for name, value in given.items():
-        if name not in FILTERS + _PAGING:
+        if name not in FILTERS + others:
             problem = f"is not a known filter; did you mean {nearest(name, FILTERS)!r}?"
             raise BadInput(f"{name} {problem}", fields={name: problem})
         if "\0" in value:
@@ -71,7 +84,6 @@ def list_filters(request: Request) -> Mapping[str, str]:
         if state not in TaskState.values:
             problem = f"{state!r} is none of {', '.join(TaskState.values)}"
             raise BadInput(f"state: {problem}.", fields={"state": problem})
-    return {name: value for name, value in given.items() if name in FILTERS}
 
 
 def log_query(request: Request, task: Task, permissions: TaskPermissions) -> LogQuery:

@@ -7,11 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from rpm_client.cli.access import client_of
-from rpm_client.cli.output import minute, say, say_json, table
+from rpm_client.cli.output import complain, minute, say, say_json, table
 from rpm_client.terminal import plain
 
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name or id.")]
+# What `cancel` aborts where a filter names no state.
+ALIVE = "draft,queued,allocated,running,stopping,paused,rejected"
 COLUMNS = ("id", "name", "state", "queue", "owner", "priority", "submitted_at")
 
 
@@ -80,6 +82,35 @@ def logs(
 def abort(context: typer.Context, task_id: TaskId) -> None:
     """End a task: at once if it does not run, else as soon as it has stopped."""
     say(client_of(context).task_do(task_id, "abort")["state"])
+
+
+def cancel(
+    context: typer.Context,
+    task_ids: Annotated[
+        Optional[list[str]], typer.Argument(metavar="[TASK]...", help="Ids; or give a filter.")
+    ] = None,
+    *,
+    state: Annotated[str, typer.Option(help="Several by commas.")] = "",
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Name or id.")] = "",
+    owner: Annotated[str, typer.Option(help="User name.")] = "",
+    tag: Annotated[str, typer.Option("--tag", "-t", help="One tag.")] = "",
+    name: Annotated[str, typer.Option(help="Part of the name.")] = "",
+) -> None:
+    """Abort several tasks, or all that match a filter; ended ones stay as they are."""
+    wanted = {"state": state, "queue": queue, "owner": owner, "tag": tag, "q": name}
+    filters = {field: value for field, value in wanted.items() if value}
+    if bool(task_ids) == bool(filters):
+        raise typer.BadParameter("give ids of tasks, or a filter", param_hint="TASK")
+    selection = {"tasks": task_ids} if task_ids else {"filter": {"state": ALIVE, **filters}}
+    found = client_of(context).tasks_do("abort", **selection)
+    for one in found["results"]:
+        error = one["error"]
+        said = f"{error['code']}: {error['detail']}" if error else one["state"]
+        say(f"{one['task']}  {said}")
+    if found["is_more"]:
+        complain("More tasks match: run the command again.")
+    if found["failed"]:
+        raise typer.Exit(1)
 
 
 def dequeue(context: typer.Context, task_id: TaskId) -> None:
