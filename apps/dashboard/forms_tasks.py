@@ -90,10 +90,11 @@ FORM_FIELDS: Mapping[str, tuple[str, ...]] = {
     "checkpoint_volume": ("checkpoint_volume",),
     "abort_callback": ("abort_script", "abort_language", "abort_timeout_s"),
     "tags": ("tags",),
+    "hold": ("hold",),
 }
 # Below *More*, in the order of the page.
 MORE = (
-    *("working_dir", "amounts", "replicas", "volumes", "checkpoint_volume", "retries"),
+    *("working_dir", "amounts", "replicas", "volumes", "checkpoint_volume", "retries", "hold"),
     *("is_restartable", "secrets", "abort_script", "abort_language", "abort_timeout_s", "tags"),
 )
 _PLAIN = {"spellcheck": "false", "autocapitalize": "off"}
@@ -191,6 +192,7 @@ class TaskForm(PageForm):
         label="Seconds for the script", required=False, min_value=1, max_value=CALLBACK_S
     )
     tags = TextField(label="Tags", required=False, help_text="One per line.")
+    hold = forms.BooleanField(label="On hold", required=False, help_text="Until it is released.")
 
     def __init__(self, *args: Any, user: User, source: Task | None = None, **kwargs: Any) -> None:
         """`source` is the user's own task whose hidden values stay as they are."""
@@ -362,6 +364,7 @@ def task_values(task: Task) -> dict[str, Any]:
         "is_restartable": spec.is_restartable,
         "checkpoint_volume": spec.checkpoint_volume,
         "tags": "\n".join(spec.tags),
+        "hold": spec.hold,
     }
     if callback is not None:
         values |= {"abort_script": callback.script, "abort_language": callback.language}

@@ -24,6 +24,7 @@ _OPTIONS: Mapping[str, str] = {
     "priority": "--priority",
     "time_limit_s": "--time-limit-s",
     "is_preemptible": "--no-preemptible",
+    "hold": "--hold",
 }
 
 
@@ -80,7 +81,7 @@ def _words(name: str, value: Any) -> list[str] | None:
     option = _OPTIONS.get(name)
     if option is None or (name == "request" and isinstance(value, Mapping)):
         return None
-    if name == "is_preemptible":
+    if isinstance(value, bool):
         return [option]
     if isinstance(value, Mapping):
         value = [f"{key}={one}" for key, one in value.items()]

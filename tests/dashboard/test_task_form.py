@@ -46,6 +46,7 @@ SPEC = {
     "checkpoint_volume": "data",
     "abort_callback": {"script": "save", "language": "python", "timeout_s": 9},
     "tags": ["night", "a tag"],
+    "hold": True,
 }
 
 

@@ -169,7 +169,9 @@ class Task(models.Model):
         Raises:
             BadInput: what is stored is none.
         """
-        return stored_spec(self.content, {name: getattr(self, name) for name in COLUMNS})
+        return stored_spec(
+            self.content, {**{name: getattr(self, name) for name in COLUMNS}, "hold": self.is_held}
+        )
 
     @property
     def is_held(self) -> bool:
