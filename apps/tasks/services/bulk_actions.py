@@ -1,8 +1,8 @@
 """Bulk actions: one action on many tasks, each judged and recorded as if it were alone."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Literal
 from uuid import UUID
 
@@ -102,14 +102,14 @@ def tasks_act(
     if len(wanted) > MOST_TASKS:
         raise _bad("tasks", f"has {len(wanted)} entries: at most {MOST_TASKS} in one request")
     tasks = _visible(actor, wanted)
-    until = time.monotonic() + run_s
+    until = monotonic() + run_s
     results = []
     for pk in wanted:
         task = tasks.get(pk)
         if task is None:
             error: RpmError = NotFound(f"There is no task {pk}, or you may not see it.")
             results.append(BulkResult(pk, error=error))
-        elif time.monotonic() >= until:
+        elif monotonic() >= until:
             error = Unavailable("Not tried: the request took too long. Send this task again.")
             results.append(BulkResult(pk, task, error))
         else:

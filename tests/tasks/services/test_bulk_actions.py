@@ -110,7 +110,7 @@ def test_tasks_that_are_not_reached_in_time_are_not_changed(
 ) -> None:
     tasks = enqueue(alice, example.dev_queue, 3)
     seconds = count()
-    monkeypatch.setattr(bulk_actions.time, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(bulk_actions, "monotonic", lambda: float(next(seconds)))
 
     results = tasks_act(
         actor=alice, ids=[task.pk for task in tasks], action=BulkAction("abort"), run_s=2.5
