@@ -61,7 +61,16 @@ def test_every_option_reaches_its_field(
         *("--request", "cpu=4", "--replicas", "2", "--volume", "one", "--volume", "two"),
         *("--priority", "-3", "--no-preemptible", "--no-restartable", "--time-limit", "90m"),
         *("--retries", "2", "--checkpoint-volume", "one", "--abort-script", str(script)),
-        *("--abort-language", "bash", "--abort-timeout", "2m", "--tag", "night", "--json"),
+        *(
+            "--abort-language",
+            "bash",
+            "--abort-timeout",
+            "2m",
+            "--tag",
+            "night",
+            "--hold",
+            "--json",
+        ),
         *("--", "sh", "-c", "ls --all"),
     )
 
@@ -85,6 +94,7 @@ def test_every_option_reaches_its_field(
         "checkpoint_volume": "one",
         "abort_callback": {"script": "echo saved", "language": "bash", "timeout_s": 120},
         "tags": ["night"],
+        "hold": True,
     }
     assert {name: task[name] for name in wanted} == wanted
 

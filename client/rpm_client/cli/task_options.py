@@ -29,6 +29,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "checkpoint_volume": ("--checkpoint-volume",),
     "abort_callback": ("--abort-script", "--abort-language", "--abort-timeout"),
     "tags": ("--tag",),
+    "hold": ("--hold",),
 }
 Text = Optional[str]
 Number = Optional[int]
@@ -100,6 +101,9 @@ def _options(
         Text, typer.Option("--abort-timeout", help="How long that script may take, such as 60s.")
     ] = None,
     tag: Annotated[Texts, typer.Option("--tag", "-t", help="Repeatable.")] = None,
+    hold: Annotated[
+        Switch, typer.Option("--hold/--no-hold", help="Whether it waits until it is released.")
+    ] = None,
 ) -> None: ...
 
 
@@ -137,6 +141,7 @@ def described(options: dict[str, Any]) -> dict[str, Any]:
         "checkpoint_volume": options["checkpoint_volume"],
         "abort_callback": _abort_callback(options),
         "tags": options["tag"],
+        "hold": options["hold"],
     }
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
 

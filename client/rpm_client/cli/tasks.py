@@ -2,7 +2,7 @@
 
 import sys
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
 import typer
 
