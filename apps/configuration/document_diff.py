@@ -5,10 +5,9 @@ from typing import Any
 
 import msgspec
 
-from apps.policies.document import Document, DocumentChange, compare
+from apps.policies.document import NOUNS, Document, DocumentChange, compare
 
 Fields = dict[str, Any]
-_NOUNS = {"pools": "pool", "profiles": "profile", "policies": "policy", "settings": "setting"}
 
 
 def before_and_after(before: Document, after: Document, *, own: str = "") -> tuple[Fields, Fields]:
@@ -30,7 +29,7 @@ def before_and_after(before: Document, after: Document, *, own: str = "") -> tup
 
 
 def _facts(change: DocumentChange, document: Document, own: str, *, is_new: bool) -> Fields:
-    noun = " ".join(filter(None, (_NOUNS[change.kind], change.name)))
+    noun = " ".join(filter(None, (NOUNS[change.kind], change.name)))
     prefix = "" if noun == own else f"{noun} "
     if change.field:
         return {f"{prefix}{change.field}": change.after if is_new else change.before}

@@ -53,6 +53,7 @@ ONLY_ASK = (
     "queue_open_to", "queue_ref", "queue_refs", "queues_lock", "stays_in_tenant_check",
     "task_check", "tasks_returned_by_change", "tasks_returned_by_restriction",
     "tenant_amounts_check", "queue_settings_check", "invitation_check", "queue_settings_of",
+    "configuration_diff", "configuration_export", "rule_entries",
 )
 # fmt: on
 # Parts of other services, which record; and what changes nothing.
@@ -124,14 +125,13 @@ def test_the_lists_name_nothing_that_is_gone() -> None:
 
 # Services whose own tests show their audit entry, because a call needs more than is made here.
 _NODES = ["node_add", "node_edit", "node_rekey", "node_remove", "node_ask_removal", "node_drop"]
+_VAULTS = [f"vault_{verb}" for verb in ("create", "change", "restore", "switch", "move", "remove")]
+_FILES = ["configuration_apply", "new_policies_of_pools_create", "policies_apply", "groups_apply"]
+_FILES += ["policies_remove", "queues_apply", "queues_remove", "orders_apply", "rules_apply"]
 ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(_NODES, "tests/execution"),
-    "vault_create": "tests/vaults",
-    "vault_change": "tests/vaults",
-    "vault_restore": "tests/vaults",
-    "vault_switch": "tests/vaults",
-    "vault_move": "tests/vaults",
-    "vault_remove": "tests/vaults",
+    **dict.fromkeys(_VAULTS, "tests/vaults"),
+    **dict.fromkeys(_FILES, "tests/configuration/api/test_files.py"),
     "session_end": "tests/accounts",
     "sessions_end_others": "tests/accounts",
     "provider_create": "tests/accounts",

@@ -13,7 +13,7 @@ from rest_framework.renderers import BaseRenderer
 
 from apps.core.errors import BadInput
 from apps.core.parsers import BoundedJSONParser, read_bounded_body
-from apps.policies.document import yaml_data
+from apps.policies.document import source_text, yaml_data
 
 
 class YamlRenderer(BaseRenderer):
@@ -42,10 +42,21 @@ class YamlParser(BaseParser):
         media_type: str | None = None,  # noqa: ARG002  # DRF's signature
         parser_context: Mapping[str, Any] | None = None,  # noqa: ARG002
     ) -> Any:
-        try:
-            return yaml_data(read_bounded_body(stream).decode())
-        except UnicodeDecodeError as error:
-            raise exceptions.ParseError("The body is not UTF-8.") from error
+        return yaml_data(_body_text(stream))
+
+
+class YamlFileParser(BaseParser):
+    """Parses a configuration file, with the lines of its parts."""
+
+    media_type = "application/yaml"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,  # noqa: ARG002  # DRF's signature
+        parser_context: Mapping[str, Any] | None = None,  # noqa: ARG002
+    ) -> Any:
+        return source_text(_body_text(stream))
 
 
 class DocumentJSONParser(BoundedJSONParser):
@@ -61,6 +72,13 @@ class DocumentJSONParser(BoundedJSONParser):
         data = super().parse(io.BytesIO(body), media_type, parser_context)
         json.loads(body, object_pairs_hook=_each_once)
         return data
+
+
+def _body_text(stream: IO[Any]) -> str:
+    try:
+        return read_bounded_body(stream).decode()
+    except UnicodeDecodeError as error:
+        raise exceptions.ParseError("The body is not UTF-8.") from error
 
 
 def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

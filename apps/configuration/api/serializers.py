@@ -24,6 +24,7 @@ from apps.nodes.selectors import (
     volumes_mountable_by,
 )
 from apps.policies.budgets import budget_of, month_of
+from apps.policies.document import NOUNS
 from apps.policies.models import Policy, Pool, Profile, Queue
 from apps.usage.selectors.current_facts import (
     current_of_policies,
@@ -41,13 +42,21 @@ class FindingSerializer(serializers.Serializer[Any]):
 
 
 class ChangeSerializer(serializers.Serializer[Any]):
-    kind = serializers.ChoiceField(choices=["settings", "pools", "profiles", "policies"])
+    kind = serializers.ChoiceField(choices=list(NOUNS))
     name = serializers.CharField()
     what = serializers.ChoiceField(choices=["added", "removed", "changed", "moved"])
     field = serializers.CharField()
     before = serializers.JSONField(allow_null=True)
     after = serializers.JSONField(allow_null=True)
     sentence = serializers.CharField(source="__str__")
+
+
+class AppliedSerializer(serializers.Serializer[Any]):
+    """What a configuration file changes; `revision` is the last one."""
+
+    revision = serializers.IntegerField()
+    is_changed = serializers.BooleanField()
+    changes = ChangeSerializer(many=True)
 
 
 class RevisionDiffSerializer(serializers.Serializer[Any]):

@@ -13,6 +13,7 @@ from apps.configuration.api.documents import (
     RevisionViewSet,
     ValidateView,
 )
+from apps.configuration.api.files import ApplyView, DiffView, ExportView
 from apps.configuration.api.groups import GroupViewSet
 from apps.configuration.api.policies import (
     PolicyViewSet,
@@ -35,6 +36,9 @@ router.register("access-rules", AccessRuleViewSet, "access-rule")
 
 urlpatterns = [
     path("configuration/", ConfigurationView.as_view(), name="configuration"),
+    path("configuration/export/", ExportView.as_view(), name="configuration-export"),
+    path("configuration/diff/", DiffView.as_view(), name="configuration-diff"),
+    path("configuration/apply/", ApplyView.as_view(), name="configuration-apply"),
     path("configuration/draft/", DraftView.as_view(), name="draft"),
     path("configuration/draft/changes/", DraftChangesView.as_view(), name="draft-changes"),
     path("configuration/draft/validate/", ValidateView.as_view(), name="draft-validate"),

@@ -1,6 +1,9 @@
 """Records of changes of configuration, policies and queues."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 from apps.accounts.models import User
@@ -10,6 +13,42 @@ from apps.configuration.selectors import live_document, revision_document
 from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.events.services import event_record
 from apps.policies.document import Document, as_data
+
+# Of a revision.
+NOTE_CHARS = 1000
+Facts = tuple[Mapping[str, Any], Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class RevisionBatch:
+    """One revision for many changes. `facts` are before and after of the next change.
+
+    The document of hundreds of changes is read once, at the end.
+    """
+
+    note: str
+    revision: Revision | None = None
+    facts: Facts = field(default_factory=lambda: ({}, {}))
+
+
+_batch: ContextVar[RevisionBatch | None] = ContextVar("revision_batch", default=None)
+
+
+@contextmanager
+def one_revision(*, note: str) -> Iterator[RevisionBatch]:
+    """Changes within make one revision, or none where there are none.
+
+    The live side is locked by the caller, and a failure rolls back everything.
+    """
+    batch = RevisionBatch(note=note[:NOTE_CHARS])
+    token = _batch.set(batch)
+    try:
+        yield batch
+    finally:
+        _batch.reset(token)
+    if batch.revision is not None:
+        batch.revision.document = as_data(live_document())
+        batch.revision.save(update_fields=["document"])
 
 
 def revision_add(*, actor: User | None, note: str) -> Revision:
@@ -50,13 +89,13 @@ def change_record(
     Args:
         object_id: of the changed object; None: the new revision itself.
     """
-    last, document = _last(), live_document()
-    revision = _revision_add(actor=actor, note=note, last=last, document=document)
     details = dict(data or {})
-    earlier = revision_document(last) if last is not None else Document()
-    before, after = before_and_after(
-        earlier, document, own=f"{object_type} {details.get('name', '')}"
-    )
+    own = f"{object_type} {details.get('name', '')}"
+    batch = _batch.get()
+    if batch is None:
+        revision, (before, after) = _single_revision(actor, note, own)
+    else:
+        revision, (before, after) = _batch_revision(batch, actor)
     event_record(
         kind,
         actor=actor,
@@ -74,6 +113,20 @@ def change_record(
     )
     live_change_notify(topics=topics)
     return revision
+
+
+def _single_revision(actor: User | None, note: str, own: str) -> tuple[Revision, Facts]:
+    last, document = _last(), live_document()
+    revision = _revision_add(actor=actor, note=note, last=last, document=document)
+    earlier = revision_document(last) if last is not None else Document()
+    return revision, before_and_after(earlier, document, own=own)
+
+
+def _batch_revision(batch: RevisionBatch, actor: User | None) -> tuple[Revision, Facts]:
+    if batch.revision is None:
+        batch.revision = revision_add(actor=actor, note=batch.note)
+    facts, batch.facts = batch.facts, ({}, {})
+    return batch.revision, facts
 
 
 def live_change_notify(*, topics: Iterable[str] = ()) -> None:

@@ -6,17 +6,32 @@ from typing import Any
 
 import msgspec
 
-from apps.policies.document.entries import Document, PolicyEntry, PoolEntry, ProfileEntry, as_data
+from apps.policies.document.entries import (
+    Document,
+    PolicyEntry,
+    PoolEntry,
+    ProfileEntry,
+    QueueEntry,
+    as_data,
+)
 
 Entries = Sequence[PoolEntry | ProfileEntry | PolicyEntry]
+NOUNS = {
+    "settings": "setting",
+    "pools": "pool",
+    "profiles": "profile",
+    "policies": "policy",
+    "queues": "queue",
+    "groups": "group",
+    "rules": "rule",
+}
 
 
 class DocumentChange(msgspec.Struct, frozen=True, kw_only=True):
     """One difference.
 
-    `kind` is `settings`, `pools`, `profiles` or `policies`; `name` is that of the entry (the new
-    one); `what` is `added`, `removed`, `changed` or `moved`; `field`, `before` and `after` are
-    set where a field changed.
+    `kind` is one of NOUNS; `name` is that of the entry (the new one); `what` is `added`,
+    `removed`, `changed` or `moved`; `field`, `before` and `after` are set where a field changed.
     """
 
     kind: str
@@ -29,7 +44,7 @@ class DocumentChange(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         if self.kind == "settings":
             return f"setting {self.field}: {self.before} to {self.after}"
-        noun = {"pools": "pool", "profiles": "profile", "policies": "policy"}[self.kind]
+        noun = NOUNS[self.kind]
         if self.what == "changed":
             return f"{noun} {self.name}: {self.field} changed"
         return f"{noun} {self.name} {self.what}"
@@ -47,6 +62,30 @@ def compare(before: Document, after: Document) -> list[DocumentChange]:
     if before.policies is not None and after.policies is not None:
         changes += _entries("policies", before.policies, after.policies)
     return changes
+
+
+def compare_queues(before: Document, after: Document) -> list[DocumentChange]:
+    """The queues that differ, one by one; `compare` shows them as a field of their policy."""
+    sides = [_queues(before), _queues(after)]
+    old, new = sides
+    gone = [queue for key, queue in old.items() if key not in new]
+    changes = [DocumentChange(kind="queues", name=one.name, what="removed") for one in gone]
+    for key, queue in new.items():
+        if key not in old:
+            changes.append(DocumentChange(kind="queues", name=queue.name, what="added"))
+            continue
+        values = [msgspec.to_builtins(one) | {"profile": key[1]} for one in (old[key], queue)]
+        changes += _fields("queues", queue.name, *values)
+    return changes
+
+
+def _queues(document: Document) -> dict[tuple[int, str], QueueEntry]:
+    keys = {profile.name: profile.key for profile in document.profiles}
+    return {
+        (policy.id, keys.get(queue.profile, queue.profile)): queue
+        for policy in document.policies or ()
+        for queue in policy.queues
+    }
 
 
 def _entries(kind: str, before: Entries, after: Entries) -> Iterator[DocumentChange]:

@@ -4,7 +4,7 @@ import re
 import unicodedata
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,9 +21,11 @@ from apps.policies.document.entries import (
     QueueEntry,
     Settings,
 )
+from apps.policies.document.file_entries import GroupEntry, Removals, RuleEntry, RuleName
 from apps.policies.extra_permissions import permission_problem
 from apps.policies.images import is_pattern
 
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")
 _FIELDS: dict[str, Sequence[str]] = {
@@ -34,6 +36,10 @@ _FIELDS: dict[str, Sequence[str]] = {
     "profiles.pools": Link.__struct_fields__,
     "policies": PolicyEntry.__struct_fields__,
     "policies.queues": QueueEntry.__struct_fields__,
+    "groups": GroupEntry.__struct_fields__,
+    "rules": RuleEntry.__struct_fields__,
+    "remove": Removals.__struct_fields__,
+    "remove.rules": RuleName.__struct_fields__,
 }
 _CHOICES = {
     "settings.queueing": "best_effort or strict",
@@ -41,6 +47,8 @@ _CHOICES = {
     "settings.preemption": "none, reclaim, priority or rank",
     "pools.preemption": "empty, none, reclaim, priority or rank",
     "schema": "1",
+    "rules.kind": "policy, queue, pool or volume",
+    "rules.level": "read, modify, manage or exceed",
 }
 
 
@@ -59,13 +67,8 @@ def parse(raw: object) -> Document:
         raise BadInput("The document must be an object.", fields={"body": "must be an object"})
     problems: dict[str, str] = {}
     texts = _with_amounts(raw, problems)
-    _refuse(problems)
-    try:
-        document = msgspec.convert(texts, Document)
-    except msgspec.ValidationError as error:
-        path, problem = _explain(str(error))
-        raise BadInput(f"{path} {problem}.", fields={path: problem}) from error
-    document = _strip_names(document)
+    problems_refuse(problems)
+    document = _strip_names(convert(texts, Document))
     _check_texts(document, problems)
     _check_keys("pools", document.pools, problems)
     _check_keys("profiles", document.profiles, problems)
@@ -74,11 +77,25 @@ def parse(raw: object) -> Document:
     _check_requests(document, problems)
     _check_containers(document, problems)
     _check_links(document, problems)
-    _refuse(problems)
+    problems_refuse(problems)
     return _complete(document)
 
 
-def _refuse(problems: Mapping[str, str]) -> None:
+def convert(raw: object, wanted: type[Struct]) -> Struct:
+    """Plain data as entries.
+
+    Raises:
+        BadInput: naming the path of the first problem.
+    """
+    try:
+        return msgspec.convert(raw, wanted)
+    except msgspec.ValidationError as error:
+        path, problem = _explain(str(error))
+        raise BadInput(f"{path} {problem}.", fields={path: problem}) from error
+
+
+def problems_refuse(problems: Mapping[str, str]) -> None:
+    """Refuse what has problems, which are by path."""
     if problems:
         raise BadInput("; ".join(f"{k} {v}" for k, v in problems.items()) + ".", fields=problems)
 

@@ -1,6 +1,7 @@
 """Previews of provisioning the draft or saving a policy; nothing is kept."""
 
 from apps.configuration.services.preview.dry_run import (
+    change_preview,
     draft_preview,
     policy_change_preview,
     policy_create_preview,
@@ -13,6 +14,7 @@ from apps.configuration.services.preview.returned_tasks import (
 
 __all__ = [
     "Preview",
+    "change_preview",
     "draft_preview",
     "policy_change_preview",
     "policy_create_preview",

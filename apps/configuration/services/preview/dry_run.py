@@ -42,24 +42,25 @@ def draft_preview(*, actor: User | None, document: Document | None = None) -> Pr
             draft_write(document=document, actor=actor)
         document_provision(actor=actor)
 
-    return _preview(change)
+    return change_preview(change)
 
 
 def policy_create_preview(*, actor: User | None, **values: Any) -> Preview:
     """What a new policy would do to the others; raises what `policy_create` raises."""
-    return _preview(lambda: policy_create(actor=actor, **values), reader=actor)
+    return change_preview(lambda: policy_create(actor=actor, **values), reader=actor)
 
 
 def policy_change_preview(
     *, actor: User | None, policy: Policy, changes: Mapping[str, Any]
 ) -> Preview:
     """What changing a policy would do; raises what `policy_change` raises."""
-    return _preview(
+    return change_preview(
         lambda: policy_change(actor=actor, policy=policy, changes=changes), reader=actor
     )
 
 
-def _preview(change: Callable[[], object], *, reader: User | None = None) -> Preview:
+def change_preview(change: Callable[[], object], *, reader: User | None = None) -> Preview:
+    """What any change would do, which is rolled back; raises what it raises."""
     before, after, warnings = _dry_run(change)
     without = run_to_rest(before.snapshot, returning=before.returning)
     with_change = run_to_rest(after.snapshot, returning=after.returning)

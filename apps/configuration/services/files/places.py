@@ -1,0 +1,45 @@
+"""Errors of a configuration file name the place in it: the path, and the line of YAML."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from apps.core.errors import BadInput, RpmError
+from apps.policies.document import SourceText
+
+
+@contextmanager
+def at(path: str) -> Iterator[None]:
+    """Errors within are about this path of the document; their fields are below it."""
+    try:
+        yield
+    except RpmError as error:
+        below = {f"{path}.{name}": text for name, text in error.fields.items()}
+        error.fields = below or {path: error.detail.rstrip(".")}
+        raise
+
+
+@contextmanager
+def in_file(source: SourceText, place: Callable[[str], str]) -> Iterator[None]:
+    """Errors within name paths of the document; users get those of their file, with lines.
+
+    Args:
+        place: from a path of the document to the one of the file.
+    """
+    try:
+        yield
+    except RpmError as error:
+        fields = {place(path): text for path, text in error.fields.items()}
+        error.fields = _with_lines(source, fields)
+        told = "; ".join(f"{path} {text}" for path, text in error.fields.items())
+        if told:
+            is_bad = isinstance(error, BadInput)
+            error.detail = f"{told}." if is_bad else f"{error.detail.rstrip('.')}. {told}."
+        raise
+
+
+def _with_lines(source: SourceText, fields: Mapping[str, str]) -> dict[str, str]:
+    lines = {path: source.line_of(path) for path in fields}
+    return {
+        path: f"{text} (line {lines[path]})" if lines[path] else text
+        for path, text in fields.items()
+    }
