@@ -22,6 +22,12 @@ MB_IN_GB = 1024
 LARGEST_MILLI = 10**13
 
 _DECIMAL = re.compile(r"[0-9]{1,13}(\.[0-9]+)?")
+# A number with a unit, as ZenML and Kubernetes write them: `500m`, `500mcpu`, `16Gi`, `2GiB`.
+_WITH_UNIT = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([A-Za-z][A-Za-z0-9_.-]{0,63})")
+# Memory is counted in powers of 1024, whatever the spelling, as RPM shows it.
+_BYTES = re.compile(r"([kmgtp])(?:ib|i|b)?", re.IGNORECASE)
+_POWERS = {"k": -1, "m": 0, "g": 1, "t": 2, "p": 3}
+MEMORY = "memory_mb"
 _SHARE = re.compile(r"([0-9]{1,9})\s*/\s*([0-9]{1,9})")
 _KEY = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
 
@@ -31,25 +37,26 @@ def unit_of(key: str) -> str:
     return UNITS.get(key, key)
 
 
-def quantity_text(value: object, *, field: str) -> str:
+def quantity_text(value: object, *, field: str, key: str = "") -> str:
     """What a person gave for one amount, checked, as the text that is stored and shown.
 
     Args:
-        value: an int, float, Decimal or str; `"1/7"` is a share.
+        value: an int, float, Decimal or str; `"1/7"` is a share, `"500m"` and `"16GiB"` have units.
         field: the name to blame in the error, e.g. `capacity.gpu`.
+        key: the resource key, which decides on the units.
 
     Raises:
         BadInput: naming `field` and what would be right.
     """
     if isinstance(value, str):
-        text = value.strip()
+        text = _without_unit(value.strip(), key, field=field)
     elif isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         text = _plain_number(value)
     else:
         raise _bad(field, "must be a number such as 4 or 0.5, or a share such as 1/7")
     milli = _parse(text, field=field)
     if milli > LARGEST_MILLI:
-        raise _bad(field, f"must be at most {LARGEST_MILLI // MILLI}")
+        raise _too_large(field)
     return text if "/" in text else milli_text(milli)
 
 
@@ -69,7 +76,7 @@ def milli_text(amount: int) -> str:
 
 def amount_text(key: str, amount: int) -> str:
     """Thousandths of `key` with its unit: 4000 of `gpu` is `4 GPU`; memory in GB from 1 GB on."""
-    if key == "memory_mb" and amount >= MB_IN_GB * MILLI:
+    if key == MEMORY and amount >= MB_IN_GB * MILLI:
         # One decimal is enough for gigabytes.
         return f"{milli_text(amount // MB_IN_GB // 100 * 100)} GB"
     return f"{milli_text(amount)} {unit_of(key)}"
@@ -108,7 +115,7 @@ def quantities_text(value: object, *, field: str, keys: Iterable[str] | None) ->
         name = f"{field}.{key}"
         try:
             _check_key(key, known, field=name)
-            texts[key] = quantity_text(value[key], field=name)
+            texts[key] = quantity_text(value[key], field=name, key=key)
         except BadInput as error:
             problems.update(error.fields)
     if problems:
@@ -138,6 +145,45 @@ def _check_key(key: object, known: list[str] | None, *, field: str) -> None:
     if known is None or key in known:
         return
     raise _bad(field, f"is not a known resource key; did you mean {nearest(key, known)!r}?")
+
+
+def _without_unit(text: str, key: str, *, field: str) -> str:
+    """An amount with a unit as a plain number in the unit of `key`; other texts as they are."""
+    found = _WITH_UNIT.fullmatch(text)
+    if found is None:
+        return text
+    number, unit = Decimal(found[1]), found[2]
+    if key == MEMORY:
+        return _megabytes(number, unit, field=field)
+    names = {key.lower(), unit_of(key).lower()}
+    if unit.lower() in names:
+        return format(number, "f")
+    if unit == "m" or (unit[0] == "m" and unit[1:].lower() in names):
+        return format(number / MILLI, "f")
+    raise _bad(field, f"must be a number such as 4, 0.5 or 500m{_own_unit(key)}")
+
+
+def _own_unit(key: str) -> str:
+    return f", or with the unit {unit_of(key)}" if key else ""
+
+
+def _megabytes(number: Decimal, unit: str, *, field: str) -> str:
+    found = _BYTES.fullmatch(unit)
+    if found is None or unit == "m":
+        # In Kubernetes m is a thousandth of a byte, which nobody means.
+        raise _bad(
+            field, "must be a number of MB such as 4096, or with a unit such as 16GiB or 16Gi"
+        )
+    power = _POWERS[found[1].lower()]
+    size = number * MB_IN_GB**power if power >= 0 else number / MB_IN_GB
+    amount = int(size * MILLI)
+    if amount > LARGEST_MILLI:
+        raise _too_large(field)
+    return milli_text(amount)
+
+
+def _too_large(field: str) -> BadInput:
+    return _bad(field, f"must be at most {LARGEST_MILLI // MILLI}")
 
 
 def _parse(text: str, *, field: str) -> int:

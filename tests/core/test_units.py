@@ -41,6 +41,76 @@ def test_an_amount_is_read(given_value: object, want_text: str, want_milli: int)
 
 
 @pytest.mark.parametrize(
+    ("key", "given_value", "want_text"),
+    [
+        pytest.param("cpu", "500m", "0.5", id="Kubernetes, CPU"),
+        pytest.param("cpu", "500mcpu", "0.5", id="ZenML, CPU"),
+        pytest.param("cpu", "4cpu", "4", id="whole CPUs"),
+        pytest.param("gpu", "250m", "0.25", id="thousandths of a GPU"),
+        pytest.param("gpu", "2 GPU", "2", id="as a page shows it"),
+        pytest.param("license", "1500mlicense", "1.5", id="a key of one's own"),
+        pytest.param("memory_mb", "16Gi", "16384", id="Kubernetes, memory"),
+        pytest.param("memory_mb", "2GiB", "2048", id="ZenML, memory"),
+        pytest.param("memory_mb", "1TB", "1048576", id="RPM counts in powers of 1024"),
+        pytest.param("memory_mb", "0.5 gb", "512", id="small letters"),
+        pytest.param("memory_mb", "512Ki", "0.5", id="less than one"),
+        pytest.param("memory_mb", "64M", "64", id="megabytes"),
+    ],
+)
+def test_an_amount_has_a_unit(key: str, given_value: str, want_text: str) -> None:
+    assert quantities_text({key: given_value}, field="request", keys=[key]) == {key: want_text}
+
+
+@pytest.mark.parametrize(
+    ("key", "given_value", "want_words"),
+    [
+        pytest.param("memory_mb", "500m", "must be a number of MB", id="thousandths of a byte"),
+        pytest.param("memory_mb", "5cpu", "must be a number of MB", id="another key's"),
+        pytest.param("cpu", "5Gi", "must be a number such as 4, 0.5 or 500m", id="bytes of CPU"),
+        pytest.param("cpu", "1.5m", "more than three decimal places", id="too fine"),
+        pytest.param("gpu", "500mcpu", "must be a number", id="another key's thousandths"),
+        pytest.param("memory_mb", "9999999999999P", "must be at most", id="too much"),
+        pytest.param("cpu", "1/7m", "must be a number", id="a share of a unit"),
+        pytest.param("cpu", "-5m", "must not be negative", id="negative"),
+    ],
+)
+def test_a_unit_that_does_not_fit_is_refused(key: str, given_value: str, want_words: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        quantities_text({key: given_value}, field="request", keys=[key])
+
+    assert want_words in caught.value.fields[f"request.{key}"]
+
+
+@given(st.sampled_from(["gpu", "cpu", "slot", "license"]), st.integers(0, LARGEST_MILLI))
+def test_an_amount_reads_the_same_with_each_unit(key: str, amount: int) -> None:
+    spellings = [milli_text(amount), f"{amount}m", f"{amount}m{key}", amount_text(key, amount)]
+
+    found = {quantity_text(text, field="x", key=key) for text in spellings}
+
+    assert found == {milli_text(amount)}
+
+
+@given(st.integers(0, 9 * 10**6), st.sampled_from(["", "i", "B", "iB"]))
+def test_memory_reads_the_same_in_each_unit(gigabytes: int, ending: str) -> None:
+    megabytes = gigabytes * 1024
+    spellings = [f"{gigabytes}G{ending}", f"{megabytes}M{ending}", f"{megabytes * 1024}k{ending}"]
+    spellings.append(amount_text("memory_mb", megabytes * 1000))
+
+    found = {quantity_text(text, field="x", key="memory_mb") for text in spellings}
+
+    assert found == {str(megabytes)}
+
+
+@given(st.text(), st.sampled_from(["gpu", "memory_mb"]))
+def test_any_text_is_an_amount_or_refused(text: str, key: str) -> None:
+    try:
+        stored = quantity_text(text, field="x", key=key)
+    except BadInput:
+        return
+    assert quantity_text(stored, field="x", key=key) == stored
+
+
+@pytest.mark.parametrize(
     ("given_value", "want_words"),
     [
         pytest.param(-1, "must not be negative", id="negative"),

@@ -36,7 +36,8 @@ class AmountForm(forms.ModelForm):  # type: ignore[type-arg]  # not at run time
         for name in ("reserved_text", "limit_text"):
             if values.get(name):
                 try:
-                    values[name] = quantity_text(values[name], field=values.get("key") or "amount")
+                    key = values.get("key") or ""
+                    values[name] = quantity_text(values[name], field=key or "amount", key=key)
                 except BadInput as error:
                     self.add_error(name, error.detail)
         reserved, limit = values.get("reserved_text"), values.get("limit_text")

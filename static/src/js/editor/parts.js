@@ -47,10 +47,11 @@ export const runWait = (running, waiting, isSmall = false) => html`
 /** Thousandths as the shortest decimal. */
 export const milliText = (amount) => String(Math.round(amount) / 1000);
 
-/** A stored amount in thousandths; shares are rounded down, as the server does. */
+/** A stored amount in thousandths; shares are rounded down, as the server does. 0 with a unit, until it is saved. */
 export function milli(text) {
   const [whole, part] = String(text ?? "0").split("/");
-  return part ? Math.floor((Number(whole) * 1000) / Number(part)) : Math.round(Number(whole) * 1000);
+  const amount = part ? Math.floor((Number(whole) * 1000) / Number(part)) : Math.round(Number(whole) * 1000);
+  return Number.isNaN(amount) ? 0 : amount;
 }
 
 /** Use of GPUs against what is configured in the draft, in thousandths. */
