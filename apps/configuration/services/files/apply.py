@@ -36,7 +36,7 @@ from apps.policies.document import (
 )
 from apps.policies.models import Queue
 
-MOST_TOLD = 5
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +164,14 @@ def _still_there(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _check_draft(current: Document, wanted: Document) -> None:
-    """Refuse to overwrite what somebody saved in the draft, or to provision it unseen."""
+    """Refuse to overwrite what another administrator saved in the draft, or to provision it unseen."""
     draft = draft_document()
     changes = compare(current, draft)
     if not changes or not compare(draft, wanted):
         return
-    told = ", ".join(str(change) for change in changes[:MOST_TOLD])
+    sentences = ", ".join(str(change) for change in changes[:MOST_NAMED])
     raise Conflict(
-        f"The draft has changes that are not provisioned: {told}. {last_author() or 'The system'} "
+        f"The draft has changes that are not provisioned: {sentences}. {last_author() or 'The system'} "
         "saved it last. Provision or reset it, then apply again."
     )
 
@@ -185,11 +185,11 @@ def _check_revision(known: int | None, last: int) -> None:
     if known is None or known == last:
         return
     later = Revision.objects.filter(number__gt=known).select_related("author").defer("document")
-    told = [
+    sentences = [
         f"{one.author or 'The system'}: {one.note or 'no note'} (revision {one.number})."
-        for one in reversed(later.order_by("-number")[:MOST_TOLD])
+        for one in reversed(later.order_by("-number")[:MOST_NAMED])
     ]
     raise Stale(
-        f"The configuration is at revision {last} now. {' '.join(told)}".strip(),
+        f"The configuration is at revision {last} now. {' '.join(sentences)}".strip(),
         fields={"revision": f"is {known}, the last one is {last}"},
     )

@@ -30,10 +30,10 @@ def in_file(source: SourceText, place: Callable[[str], str]) -> Iterator[None]:
     except RpmError as error:
         fields = {place(path): text for path, text in error.fields.items()}
         error.fields = _with_lines(source, fields)
-        told = "; ".join(f"{path} {text}" for path, text in error.fields.items())
-        if told:
+        problems = "; ".join(f"{path} {text}" for path, text in error.fields.items())
+        if problems:
             is_bad = isinstance(error, BadInput)
-            error.detail = f"{told}." if is_bad else f"{error.detail.rstrip('.')}. {told}."
+            error.detail = f"{problems}." if is_bad else f"{error.detail.rstrip('.')}. {problems}."
         raise
 
 
