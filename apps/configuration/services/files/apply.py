@@ -164,14 +164,14 @@ def _still_there(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _check_draft(current: Document, wanted: Document) -> None:
-    """Refuse to overwrite what another administrator saved in the draft, or to provision it unseen."""
+    """Refuse to overwrite a draft of another administrator, or to provision it unseen."""
     draft = draft_document()
     changes = compare(current, draft)
     if not changes or not compare(draft, wanted):
         return
-    sentences = ", ".join(str(change) for change in changes[:MOST_NAMED])
+    first = ", ".join(str(change) for change in changes[:MOST_NAMED])
     raise Conflict(
-        f"The draft has changes that are not provisioned: {sentences}. {last_author() or 'The system'} "
+        f"The draft has changes that are not provisioned: {first}. {last_author() or 'The system'} "
         "saved it last. Provision or reset it, then apply again."
     )
 
