@@ -250,6 +250,7 @@ urlpatterns: list[URLPattern] = [
     path("nodes/<int:pk>/resume/", nodes.node_resume_now, name="node_resume"),
     path("nodes/<int:pk>/drain/", nodes.node_drain_now, name="node_drain"),
     path("tasks/", tasks.task_list, name="task_list"),
+    path("tasks/tabs/", tasks.task_tabs, name="task_tabs"),
     path("tasks/new/", tasks.task_form, name="task_enqueue"),
     path("tasks/<uuid:pk>/", tasks.task_detail, name="task_detail"),
     path("tasks/<uuid:pk>/expected-start/", tasks.task_expected_start, name="task_expected_start"),

@@ -15,7 +15,7 @@ from apps.configuration.services.policies import policy_change, policy_create
 from apps.dashboard.cards.overview import Overview, load_overview
 from apps.dashboard.cards.policies import policy_rows
 from apps.dashboard.cards.policy_own_usage import PolicyOwnUsage, load_policy_own_usage
-from apps.dashboard.cards.tasks import TaskList, load_task_list
+from apps.dashboard.cards.task_list import TaskList, load_task_list
 from apps.dashboard.render import card_render
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
 from tests.dashboard.page_reader import text

@@ -13,6 +13,7 @@ from apps.dashboard.cards import (
     policy_tasks,
     queues,
     resources,
+    task_list,
     tasks,
 )
 
@@ -29,5 +30,6 @@ MODULES = (
     policy_pause,
     queues,
     resources,
+    task_list,
     tasks,
 )

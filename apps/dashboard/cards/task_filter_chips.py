@@ -35,6 +35,6 @@ def filter_chips(user: User, wanted: TaskFilter) -> list[FilterChip]:
         words = _OF_ONE_POLICY if wanted.policy is not None else _QUOTAS
         found.append(("quota", wanted.quota, words[wanted.quota]))
     return [
-        FilterChip(name, value, text, wanted.query(**{name: "", "before": "", "before_at": ""}))
+        FilterChip(name, value, text, wanted.first_page(**{name: ""}))
         for name, value, text in found
     ]

@@ -1,9 +1,7 @@
-"""Tasks: the list, and one task with its state, timeline, reason, attempts and log."""
+"""One task with its state, timeline, reason, attempts and log."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from uuid import UUID
 
 from django.db.models import Q
 from django.utils import timezone
@@ -14,6 +12,7 @@ from apps.allocation.explanation import ReaderNames, explain_task, queue_of
 from apps.dashboard.cards.bars import TimelineBar
 from apps.dashboard.cards.reasons import ReasonView, reason_view
 from apps.dashboard.cards.risk import Risk
+from apps.dashboard.cards.task_list import running_of
 from apps.dashboard.cards.task_phases import (
     RUNNING,
     WAITING,
@@ -33,7 +32,7 @@ from apps.dashboard.cards.words import (
 from apps.dashboard.live import Sharing, card
 from apps.dashboard.selectors.pools import simulated_pools
 from apps.dashboard.selectors.task_history import TaskHistory, task_history
-from apps.dashboard.selectors.tasks import VIEWS, TaskFilter, tasks_matching, visible_task
+from apps.dashboard.selectors.tasks import visible_task
 from apps.policies.models import Queue
 from apps.tasks.lifecycle.states import (
     ADMITTED_STATES,
@@ -48,7 +47,6 @@ from apps.tasks.selectors.visibility import (
     TaskPermissions,
     is_shown_alone,
     task_permissions,
-    without_hidden_queues,
 )
 from apps.tasks.services.holds import may_release
 from apps.usage.selectors.current_usage import (
@@ -57,33 +55,6 @@ from apps.usage.selectors.current_usage import (
     live_attempts,
     over_quota_tasks,
 )
-
-PAGE = 50
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    task: Task
-    reason_code: str
-    is_own: bool
-    idle: IdleWarning | None
-
-
-@dataclass(frozen=True, slots=True)
-class Tab:
-    view: str
-    label: str
-    query: str
-    is_here: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TaskList:
-    wanted: TaskFilter
-    rows: tuple[TaskRow, ...]
-    older: str
-    topics: tuple[str, ...]
-    announce: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,38 +153,6 @@ class TaskSummaryCard:
         return self.attempts[0] if self.attempts else None
 
 
-def tabs(wanted: TaskFilter) -> list[Tab]:
-    """The views of the list, with the rest of the filter kept."""
-    return [
-        Tab(
-            view,
-            view.capitalize(),
-            wanted.query(view=view, before="", before_at=""),
-            view == wanted.view,
-        )
-        for view in VIEWS
-    ]
-
-
-@card("task_rows", Sharing.NOBODY)
-def load_task_list(user: User, key: str) -> TaskList:
-    """The tasks that match the query string `key`, newest first."""
-    wanted = TaskFilter.parse(key)
-    tasks = without_hidden_queues(tasks_matching(user, wanted)[: PAGE + 1])
-    shown = tasks[:PAGE]
-    more = len(tasks) > PAGE
-    idle = idle_warnings_of(_running(shown))
-    return TaskList(
-        wanted=wanted,
-        rows=tuple(
-            TaskRow(task, _code(task), task.owner_id == user.pk, idle.get(task.pk))
-            for task in shown
-        ),
-        older=wanted.older(shown[-1]) if more else "",
-        topics=("tasks",),
-    )
-
-
 @card("task_head", Sharing.NOBODY)
 def load_task_head(user: User, key: str) -> TaskHead | None:
     """Name and state of a task, with the buttons that fit the state."""
@@ -281,21 +220,10 @@ def load_task_summary(user: User, key: str) -> TaskSummaryCard | None:
         reason_at=found.at,
         is_over_quota=_is_over_quota(task),
         risk=_risk(task),
-        idle=idle_warnings_of(_running([task])).get(task.pk),
+        idle=idle_warnings_of(running_of([task])).get(task.pk),
         attempts=tuple(attempts),
         topics=(f"task.{task.pk}", f"queue.{task.queue_id}"),
     )
-
-
-def _running(tasks: Iterable[Task]) -> list[UUID]:
-    """Those that run, of those that the reader sees with their queue."""
-    return [one.pk for one in tasks if one.state == TaskState.RUNNING and one.queue is not None]
-
-
-def _code(task: Task) -> str:
-    if task.state != TaskState.QUEUED or task.task_group is None:
-        return ""
-    return task.ineligible_code or task.task_group.reason_code
 
 
 def _names(user: User, task: Task, history: TaskHistory) -> ReaderNames:

@@ -1,8 +1,8 @@
 """The list of tasks, filtered as its form says, and one task with what its cards show."""
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Self
+from datetime import date, datetime, time, timedelta
+from typing import Any, Self
 from urllib.parse import parse_qs, urlencode
 from uuid import UUID
 
@@ -10,8 +10,11 @@ from django.db.models import Q, QuerySet
 
 from apps.access.selectors import pools_visible_to
 from apps.accounts.models import User
+from apps.core.ids import first_uuid7
+from apps.dashboard.live import reader_zone
 from apps.dashboard.selectors.current_tasks import running_by_quota
 from apps.dashboard.selectors.pools import first_pools
+from apps.nodes.selectors import nodes_visible_to
 from apps.policies.selectors import policy_family
 from apps.tasks.lifecycle.states import (
     ADMITTED_STATES,
@@ -19,9 +22,10 @@ from apps.tasks.lifecycle.states import (
     LIVE_ATTEMPT_STATES,
     TaskState,
 )
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.selectors.visibility import (
     tasks_seen_with_queue,
+    tasks_tagged,
     tasks_visible_to,
     without_hidden_queues,
 )
@@ -35,6 +39,18 @@ VIEWS: dict[str, tuple[str, ...]] = {
     "ended": tuple(ENDED_STATES),
     "all": tuple(TaskState.values),
 }
+# What stands above what in a view; each part is newest first.
+PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "active": (
+        tuple(ADMITTED_STATES),
+        (TaskState.QUEUED,),
+        (TaskState.PAUSED, TaskState.REJECTED),
+    ),
+}
+SORTS = ("newest", "oldest")
+MOST_CHARS = 200
+# Tabs count up to here.
+MOST_COUNTED = 1000
 # How running tasks count: within reservations, or over quota.
 QUOTAS = ("reserved", "over")
 
@@ -51,15 +67,25 @@ class TaskFilter:
     pool: int | None = None
     quota: str = ""
     name: str = ""
+    owner: str = ""
+    tag: str = ""
+    node: int | None = None
+    # Days in the reader's time zone: of the end where ended tasks are listed, else of creation.
+    since: date | None = None
+    until: date | None = None
+    sort: str = "newest"
     before: UUID | None = None
     # With `before`, where ended tasks are listed: when that one ended.
     before_at: datetime | None = None
+    # With `before`: in which of the parts of the view that one is.
+    part: int = 0
 
     @classmethod
     def parse(cls, query: str) -> Self:
         """From a query string such as `view=running&queue=3`."""
         given = {key: values[-1] for key, values in parse_qs(query).items()}
         view, quota = given.get("view", "active"), given.get("quota", "")
+        before, part = _uuid(given.get("before")), _number(given.get("part")) or 0
         return cls(
             view=view if view in VIEWS else "active",
             mine=given.get("mine") == "1",
@@ -68,9 +94,16 @@ class TaskFilter:
             profile=_number(given.get("profile")),
             pool=_number(given.get("pool")),
             quota=quota if quota in QUOTAS else "",
-            name=given.get("name", "").strip()[:200],
-            before=_uuid(given.get("before")),
+            name=_text(given.get("name")),
+            owner=_text(given.get("owner")),
+            tag=_text(given.get("tag")),
+            node=_number(given.get("node")),
+            since=_day(given.get("since")),
+            until=_day(given.get("until")),
+            sort="oldest" if given.get("sort") == "oldest" else "newest",
+            before=before,
             before_at=_moment(given.get("before_at")),
+            part=part if before and part < len(PARTS.get(view, ((),))) else 0,
         )
 
     def query(self, **changes: str) -> str:
@@ -84,44 +117,122 @@ class TaskFilter:
             "pool": str(self.pool or ""),
             "quota": self.quota,
             "name": self.name,
+            "owner": self.owner,
+            "tag": self.tag,
+            "node": str(self.node or ""),
+            "since": self.since.isoformat() if self.since else "",
+            "until": self.until.isoformat() if self.until else "",
+            "sort": "" if self.sort == "newest" else self.sort,
             "before": str(self.before or ""),
             "before_at": self.before_at.isoformat() if self.before_at else "",
+            "part": str(self.part or ""),
         }
         values.update(changes)
         return urlencode({key: value for key, value in values.items() if value})
 
-    def older(self, last: Task) -> str:
-        """The query string of what comes after `last`."""
+    def older(self, last: Task, part: int) -> str:
+        """The query string of what comes after `last` of this part."""
         ended = last.ended_at if self.view == "ended" else None
-        return self.query(before=str(last.pk), before_at=ended.isoformat() if ended else "")
+        at = ended.isoformat() if ended else ""
+        return self.query(before=str(last.pk), before_at=at, part=str(part or ""))
+
+    def first_page(self, **changes: str) -> str:
+        """The query string of the beginning of the list, with `changes`."""
+        return self.query(**{"before": "", "before_at": "", "part": "", **changes})
+
+    @property
+    def has_more(self) -> bool:
+        """Whether one of the rarer filters is set."""
+        return bool(self.owner or self.tag or self.node or self.since or self.until)
+
+
+def tasks_page(user: User, wanted: TaskFilter, most: int) -> tuple[list[Task], str]:
+    """The first `most` tasks that match, and the query string of the others, if there are any.
+
+    Running tasks stand above waiting ones, where a view has both: each part is read on its own.
+    """
+    tasks = tasks_matching(user, wanted).filter(_in_days(user, wanted, wanted.view))
+    tasks = tasks.select_related("owner", "queue__policy", "queue__profile", "task_group")
+    parts = PARTS.get(wanted.view, (VIEWS[wanted.view],))
+    found: list[tuple[int, Task]] = []
+    for part in range(wanted.part, len(parts)):
+        rows = _ordered(tasks.filter(state__in=parts[part]), wanted, is_first=part == wanted.part)
+        found += [(part, task) for task in rows[: most + 1 - len(found)]]
+        if len(found) > most:
+            break
+    older = ""
+    if len(found) > most:
+        part, last = found[most - 1]
+        older = wanted.older(last, part)
+    return without_hidden_queues(task for _, task in found[:most]), older
+
+
+def task_counts(user: User, wanted: TaskFilter) -> dict[str, int]:
+    """How many tasks of each view match; `MOST_COUNTED + 1` stands for any more."""
+    tasks = tasks_matching(user, wanted).order_by()
+    return {
+        view: tasks.filter(_in_days(user, wanted, view), state__in=states)[
+            : MOST_COUNTED + 1
+        ].count()
+        for view, states in VIEWS.items()
+    }
 
 
 def tasks_matching(user: User, wanted: TaskFilter) -> QuerySet[Task]:
-    """The visible tasks that match, newest first; ended ones by when they ended."""
+    """The visible tasks that match all but the view and the days."""
     # A filter by the place of tasks would say where those are that a rule shows alone.
-    is_by_place = any((wanted.queue, wanted.policy, wanted.profile, wanted.pool, wanted.quota))
-    seen = tasks_seen_with_queue(user) if is_by_place else tasks_visible_to(user)
-    tasks = seen.filter(state__in=VIEWS[wanted.view])
-    if wanted.mine:
-        tasks = tasks.filter(owner=user)
-    if wanted.queue is not None:
-        tasks = tasks.filter(queue=wanted.queue)
-    if wanted.policy is not None:
+    places = (wanted.queue, wanted.policy, wanted.profile, wanted.pool, wanted.quota, wanted.node)
+    tasks = tasks_seen_with_queue(user) if any(places) else tasks_visible_to(user)
+    given = {
+        "owner": user.pk if wanted.mine else None,
+        "owner__username": wanted.owner,
+        "queue": wanted.queue,
+        "queue__profile": wanted.profile,
         # With everything below it, as in its figures.
-        tasks = tasks.filter(queue__policy__in=policy_family(wanted.policy))
-    if wanted.profile is not None:
-        tasks = tasks.filter(queue__profile=wanted.profile)
-    if wanted.pool is not None:
-        tasks = tasks.filter(_in_pool(user, wanted.pool))
+        "queue__policy__in": policy_family(wanted.policy) if wanted.policy is not None else None,
+        "name__icontains": wanted.name,
+    }
+    tasks = tasks.filter(_at_place(user, wanted), **_present(given))
+    return tasks_tagged(tasks, wanted.tag) if wanted.tag else tasks
+
+
+def _present(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None and value != ""}
+
+
+def _at_place(user: User, wanted: TaskFilter) -> Q:
+    place = Q() if wanted.pool is None else _in_pool(user, wanted.pool)
+    if wanted.node is not None:
+        place &= _on_node(user, wanted.node)
     if wanted.quota:
         running = running_by_quota(user, wanted.policy)
-        tasks = tasks.filter(
-            pk__in=running.over_quota if wanted.quota == "over" else running.reserved
-        )
-    if wanted.name:
-        tasks = tasks.filter(name__icontains=wanted.name)
-    tasks = tasks.select_related("owner", "queue__policy", "queue__profile", "task_group")
-    return _ended(tasks, wanted) if wanted.view == "ended" else _created(tasks, wanted)
+        place &= Q(pk__in=running.over_quota if wanted.quota == "over" else running.reserved)
+    return place
+
+
+def _on_node(user: User, node: int) -> Q:
+    """Where a member of a task is or was on the node; for those who see nodes."""
+    if not nodes_visible_to(user).filter(pk=node).exists():
+        return Q(pk__in=())
+    return Q(pk__in=Member.objects.filter(node=node).values("attempt__task"))
+
+
+def _in_days(user: User, wanted: TaskFilter, view: str) -> Q:
+    zone = reader_zone(user)
+    within = Q()
+    if wanted.since is not None:
+        within &= _from_moment(datetime.combine(wanted.since, time(), zone), view)
+    if wanted.until is not None:
+        end = datetime.combine(wanted.until + timedelta(days=1), time(), zone)
+        within &= ~_from_moment(end, view)
+    return within
+
+
+def _from_moment(at: datetime, view: str) -> Q:
+    if view == "ended":
+        return Q(ended_at__gte=at)
+    # Ids are in the order of creation, and so is their index.
+    return Q(pk__gte=first_uuid7(int(at.timestamp() * 1000)))
 
 
 def _in_pool(user: User, pool: int) -> Q:
@@ -138,21 +249,23 @@ def _in_pool(user: User, pool: int) -> Q:
     )
 
 
-def _created(tasks: QuerySet[Task], wanted: TaskFilter) -> QuerySet[Task]:
-    if wanted.before is not None:
-        tasks = tasks.filter(pk__lt=wanted.before)
-    return tasks.order_by("-pk")
-
-
-def _ended(tasks: QuerySet[Task], wanted: TaskFilter) -> QuerySet[Task]:
+def _ordered(tasks: QuerySet[Task], wanted: TaskFilter, *, is_first: bool) -> QuerySet[Task]:
+    """In the order of the list, from where the page begins in the first part that is read."""
+    before, at = (wanted.before, wanted.before_at) if is_first else (None, None)
+    is_oldest = wanted.sort == "oldest"
+    sign, than = ("", "gt") if is_oldest else ("-", "lt")
+    if wanted.view != "ended":
+        if before is not None:
+            tasks = tasks.filter(**{f"pk__{than}": before})
+        return tasks.order_by(f"{sign}pk")
     # Said twice so that the index of ended tasks serves it.
     tasks = tasks.filter(ended_at__isnull=False)
-    if wanted.before is not None and wanted.before_at is not None:
-        at = wanted.before_at
+    if before is not None and at is not None:
         tasks = tasks.filter(
-            Q(ended_at__lt=at) | Q(ended_at=at, pk__lt=wanted.before), ended_at__lte=at
+            Q(**{f"ended_at__{than}": at}) | Q(**{"ended_at": at, f"pk__{than}": before}),
+            **{f"ended_at__{than}e": at},
         )
-    return tasks.order_by("-ended_at", "-pk")
+    return tasks.order_by(f"{sign}ended_at", f"{sign}pk")
 
 
 def visible_task(user: User, key: str) -> Task | None:
@@ -168,6 +281,19 @@ def visible_task(user: User, key: str) -> Task | None:
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < 12 else None
+
+
+def _text(text: str | None) -> str:
+    return (text or "").replace("\0", "").strip()[:MOST_CHARS]
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        day = date.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    # Others are in no time zone's calendar, or before the first id.
+    return day if day is not None and 1970 < day.year < 9999 else None
 
 
 def _moment(text: str | None) -> datetime | None:

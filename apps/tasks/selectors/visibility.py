@@ -82,7 +82,7 @@ def tasks_matching_filters(user: User, wanted: Mapping[str, str]) -> QuerySet[Ta
                 _named("queue" if kind == "queue" else "queue__policy", given[kind])
             )
     if "tag" in given:
-        tasks = _tagged(tasks, given["tag"])
+        tasks = tasks_tagged(tasks, given["tag"])
     return tasks.select_related("owner", "queue").defer("content")
 
 
@@ -130,8 +130,8 @@ def _named(path: str, given: str) -> Q:
     return by_name
 
 
-def _tagged(tasks: QuerySet[Task], tag: str) -> QuerySet[Task]:
-    """The quoted tag in the list's own text: both databases can do that."""
+def tasks_tagged(tasks: QuerySet[Task], tag: str) -> QuerySet[Task]:
+    """Those with the tag: the quoted tag is in the list's own text: both databases can do that."""
     # SQLite keeps what json.dumps wrote, PostgreSQL its own form with letters as they are.
     quoted = json.dumps(tag, ensure_ascii=connection.vendor != "postgresql")
     return tasks.annotate(tags_text=Cast("tags", TextField())).filter(tags_text__contains=quoted)
