@@ -171,7 +171,7 @@ class PolicyForm(ConflictCheckForm):
 
 
 class ConnectForm(PageForm):
-    """A profile for a policy, and the name of the queue in between."""
+    """A profile for a policy, and the name of the queue in between; further profiles as well."""
 
     profile = forms.ChoiceField(label="Profile")
     name = forms.CharField(
@@ -179,14 +179,27 @@ class ConnectForm(PageForm):
         help_text="People and programs enqueue under this name. Small letters, digits, . _ -",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
+    others = forms.MultipleChoiceField(label="Also connect", required=False)
 
     def __init__(self, *args: Any, profiles: Sequence[ConnectableProfile], **kw: Any) -> None:
         super().__init__(*args, **{"auto_id": DIALOG_ID, **kw})
+        possible = [p.profile for p in profiles if not p.problem]
+        self.fields["others"] = forms.MultipleChoiceField(
+            label="Also connect",
+            required=False,
+            choices=[(str(one.pk), one.name) for one in possible] if len(possible) > 1 else [],
+            widget=forms.CheckboxSelectMultiple,
+        )
         self.fields["profile"] = forms.ChoiceField(
             label="Profile",
             choices=[(str(p.profile.pk), p.problem or p.profile.name) for p in profiles],
             widget=_SomeDisabled(frozenset(str(p.profile.pk) for p in profiles if p.problem)),
         )
+
+    def wanted_others(self) -> list[int]:
+        """Ids of the further profiles, without the one that has a name here."""
+        named = self.cleaned_data["profile"]
+        return [int(one) for one in self.cleaned_data["others"] if one != named]
 
 
 class DeleteForm(PageForm):

@@ -108,8 +108,10 @@ def connect(page: Page) -> None:
     dialog.get_by_label("Profile").select_option("4xGPU")
     expect(dialog.get_by_label("Queue name")).to_have_value("robotics-4xgpu")
     dialog.get_by_label("Queue name").fill("robotics-4xgpu")
+    dialog.get_by_role("checkbox", name="0.5xGPU").check()
     dialog.get_by_role("button", name="Connect profile").click()
     expect(page.get_by_text("4xGPU is connected as robotics-4xgpu.")).to_be_visible()
+    expect(page.get_by_text("0.5xGPU is connected as robotics-05xgpu.")).to_be_visible()
 
 
 def remove(page: Page) -> None:

@@ -289,6 +289,38 @@ def test_a_profile_is_connected_under_the_suggested_name(
     assert Queue.objects.get(name="dev-2xgpu").policy == example.dev
 
 
+def test_several_profiles_are_connected_at_once_under_suggested_names(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    path = reverse("policy_connect", args=[example.dev.pk])
+    keys = {one.name: str(one.pk) for one in Profile.objects.all()}
+    form = {"profile": keys["2xGPU"], "name": "first"}
+    others = [keys["2xGPU"], keys["8xGPU"], keys["0.5xGPU"]]
+
+    opened = client_for(root).get(path).content.decode()
+    client_for(root).post(path, {**form, "others": others})
+
+    offered = re.findall(r'name="others" value="(\d+)"', opened)
+    assert set(offered) == set(others)
+    names = set(example.dev.queues.exclude(pk=example.dev_queue.pk).values_list("name", flat=True))
+    assert names == {"first", "dev-8xgpu", "dev-05xgpu"}
+
+
+def test_where_one_of_several_profiles_cannot_be_connected_none_is(
+    example: Example, root: User, client_for: ClientFor
+) -> None:
+    path = reverse("policy_connect", args=[example.dev.pk])
+    keys = {one.name: str(one.pk) for one in Profile.objects.all()}
+    form = {"profile": keys["2xGPU"], "name": "first", "others": [keys["8xGPU"], keys["4xGPU"]]}
+    client = client_for(root)
+
+    # 4xGPU is connected already.
+    refused = client.post(path, form)
+
+    assert refused.status_code == 400
+    assert Queue.objects.filter(policy=example.dev).count() == 1
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [

@@ -171,3 +171,4 @@ def test_the_page_offers_the_filters_and_keeps_them(
     assert 'name="node"' not in page
     assert 'name="node"' in client_for(root).get(path).content.decode()
     assert "tag=night&amp;since=2026-03-02" in page
+    assert "No task matches the filters" in page

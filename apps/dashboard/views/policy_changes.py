@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from django import forms
 from django.contrib.auth.decorators import login_required
+from django.db import transaction
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -135,9 +136,10 @@ def policy_connect(request: HttpRequest, pk: int) -> HttpResponse:
     )
     given = request.POST if request.method == "POST" else None
     form = ConnectForm(given, initial=initial, profiles=profiles)
-    queue = _connect_if_valid(form, lambda: _connect(form, actor=actor, policy=policy))
-    if queue is not None:
-        say(request, f"{queue.profile.name} is connected as {queue.name}.")
+    queues = _connect_if_valid(form, lambda: _connect(form, actor=actor, policy=policy))
+    if queues:
+        said = [f"{queue.profile.name} is connected as {queue.name}." for queue in queues]
+        say(request, " ".join(said))
         return redirect_to(request, reverse("policy_edit", args=[pk]))
     context = {
         "policy": policy,
@@ -296,19 +298,30 @@ def _change(form: PolicyForm, *, actor: User, policy: Policy) -> Policy:
     return policy_change(actor=actor, policy=policy, changes=changes) if changes else policy
 
 
-def _connect_if_valid(form: ConnectForm, connect: Callable[[], Queue]) -> Queue | None:
+def _connect_if_valid(form: ConnectForm, connect: Callable[[], list[Queue]]) -> list[Queue]:
     if not form.is_bound:
-        return None
+        return []
     if form.is_valid():
         try:
             return connect()
         except RpmError as error:
             add_errors(form, error)
     focus_first_error(form)
-    return None
+    return []
 
 
-def _connect(form: ConnectForm, *, actor: User, policy: Policy) -> Queue:
+@transaction.atomic
+def _connect(form: ConnectForm, *, actor: User, policy: Policy) -> list[Queue]:
+    """All of them or none: the further ones under the names that are suggested for them."""
     profile = Profile.objects.get(pk=form.cleaned_data["profile"])
     name = form.cleaned_data["name"]
-    return profile_connect(actor=actor, policy=policy, profile=profile, queue_name=name)
+    queues = [profile_connect(actor=actor, policy=policy, profile=profile, queue_name=name)]
+    for other in Profile.objects.filter(pk__in=form.wanted_others()).order_by("position", "pk"):
+        try:
+            queues.append(profile_connect(actor=actor, policy=policy, profile=other))
+        except RpmError as error:
+            # The field of the name is that of the first.
+            sentence = f"{other.name}: {error.detail}"
+            error.fields = {"others": sentence}
+            raise
+    return queues
