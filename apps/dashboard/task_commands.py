@@ -11,30 +11,42 @@ from apps.core.keyring import HIDDEN
 from apps.tasks.redaction import redact
 from apps.tasks.task_spec import TaskSpec
 
-# Options of `rpmctl enqueue`, in the order of the line; a list is repeated.
+# Options of `rpmctl enqueue`, in the order of the line; a list is repeated. A switch is
+# there where it differs from its default.
 _OPTIONS: Mapping[str, str] = {
     "queue": "--queue",
     "name": "--name",
     "image": "--image",
     "environment": "--env",
+    "secrets": "--secret",
+    "working_dir": "--working-dir",
     "volumes": "--volume",
     "tags": "--tag",
     "request": "--gpus",
     "replicas": "--replicas",
     "priority": "--priority",
-    "time_limit_s": "--time-limit-s",
+    "time_limit_s": "--time-limit",
+    "retries": "--retries",
+    "checkpoint_volume": "--checkpoint-volume",
     "is_preemptible": "--no-preemptible",
+    "is_restartable": "--no-restartable",
     "hold": "--hold",
 }
+# In place of a hidden value in a request.
+_PLACE = "<value of {name}>"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCommands:
-    """`missing` are fields that `rpmctl` has no option for; neither holds values of secrets."""
+    """`missing` are fields that the line has no option for; neither holds values of secrets.
+
+    `rpmctl` takes hidden values from variables of the same names, where it is called.
+    """
 
     rpmctl: str
     curl: str
     missing: tuple[str, ...]
+    variables: tuple[str, ...]
 
     @classmethod
     def of(cls, spec: TaskSpec, *, address: str, own: Iterable[str]) -> Self:
@@ -53,7 +65,13 @@ class TaskCommands:
             'curl -u "$RPM_KEY:$RPM_SECRET" -H "Content-Type: application/json" '
             f"-d {shlex.quote(body)} {address}/api/v1/tasks/"
         )
-        return cls(shlex.join([*line, *rest]), curl, tuple(missing))
+        variables = [
+            name
+            for kind in ("environment", "secrets")
+            for name, value in values.get(kind, {}).items()
+            if value == _PLACE.format(name=name)
+        ]
+        return cls(shlex.join([*line, *rest]), curl, tuple(missing), tuple(variables))
 
 
 def _values(spec: TaskSpec, own: Iterable[str]) -> dict[str, Any]:
@@ -70,24 +88,32 @@ def _values(spec: TaskSpec, own: Iterable[str]) -> dict[str, Any]:
     }
     for kind in shown.keys() & values.keys():
         values[kind] = {
-            name: f"<value of {name}>" if value == HIDDEN else value
+            name: _PLACE.format(name=name) if value == HIDDEN else value
             for name, value in shown[kind].items()
         }
     return {name: values[name] for name in (*_OPTIONS, *values) if name in values}
 
 
 def _words(name: str, value: Any) -> list[str] | None:
-    """The option and its value; None where `rpmctl` has none for it."""
+    """The option and its value; None where there is none for it."""
     option = _OPTIONS.get(name)
-    if option is None or (name == "request" and isinstance(value, Mapping)):
+    if option is None:
         return None
     if isinstance(value, bool):
         return [option]
-    if isinstance(value, Mapping):
-        value = [f"{key}={one}" for key, one in value.items()]
-    values = value if isinstance(value, list) else [value]
+    if name == "request" and isinstance(value, Mapping):
+        option = "--request"
+    values = _pairs(value) if isinstance(value, Mapping) else value
+    values = values if isinstance(values, list) else [values]
     # Together with its option where it begins like one.
     return [word for one in values for word in _option(option, str(one))]
+
+
+def _pairs(values: Mapping[str, Any]) -> list[str]:
+    return [
+        name if value == _PLACE.format(name=name) else f"{name}={value}"
+        for name, value in values.items()
+    ]
 
 
 def _option(option: str, value: str) -> list[str]:

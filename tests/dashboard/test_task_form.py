@@ -19,7 +19,7 @@ from apps.tasks.models import Task
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.services.enqueue.submission import task_change, task_create
 from apps.tasks.task_spec import FIELDS, TaskSpec, spec_of
-from rpm_client.cli import tasks as cli
+from rpm_client.cli import submit as cli
 from rpm_client.cli.app import app
 from tests.dashboard.conftest import ClientFor, Submit
 from tests.dashboard.page_reader import text
@@ -178,7 +178,7 @@ def test_images_of_own_tasks_are_suggested_the_latest_first(
 
 
 def test_a_task_is_shown_as_commands_that_make_the_same_task_without_its_secrets(
-    alice: User, client_for: ClientFor, settings: Settings
+    alice: User, client_for: ClientFor, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.RPM_REDACTED_VARIABLES = ["*_TOKEN"]
     client = client_for(alice)
@@ -191,6 +191,10 @@ def test_a_task_is_shown_as_commands_that_make_the_same_task_without_its_secrets
         "priority": "-2",
         "is_restartable": "on",
         "volumes": "data",
+        "amounts": "cpu=8",
+        "time_limit_min": "10",
+        "retries": "2",
+        "abort_script": "save",
         "commands": "1",
     }
 
@@ -202,11 +206,15 @@ def test_a_task_is_shown_as_commands_that_make_the_same_task_without_its_secrets
     shown = page.content.decode().partition('aria-label="As a command"')[2]
     assert "secret-words" not in shown
     assert "hidden-words" not in shown
-    assert commands.missing == ("secrets",)
+    assert commands.missing == ("abort_callback",)
+    assert commands.variables == ("API_TOKEN", "PASSWORD")
     sent = json.loads(shlex.split(commands.curl)[6])
     assert sent["secrets"] == {"PASSWORD": "<value of PASSWORD>"}
     assert sent["environment"] == {"RATE": "3", "API_TOKEN": "<value of API_TOKEN>"}
-    want = spec_of({**sent, "secrets": {}})
+    # Where the line is called, variables hold the hidden values.
+    monkeypatch.setenv("API_TOKEN", "<value of API_TOKEN>")
+    monkeypatch.setenv("PASSWORD", "<value of PASSWORD>")
+    want = spec_of({**sent, "abort_callback": None})
     assert run_by_rpmctl(commands.rpmctl) == want
 
 
