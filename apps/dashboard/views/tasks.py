@@ -10,10 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.allocation.explanation import expected_start
@@ -22,8 +20,6 @@ from apps.core.errors import NotAllowed, RpmError
 from apps.dashboard.access import person
 from apps.dashboard.cards.gpu_use import GpuUseCard
 from apps.dashboard.cards.logs import log_pieces
-from apps.dashboard.cards.task_filter_chips import filter_chips
-from apps.dashboard.cards.task_list import tabs
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_tasks import DraftForm, PriorityForm, TaskForm, task_values
 from apps.dashboard.layout import page_or_dialog, redirect_to
@@ -31,10 +27,9 @@ from apps.dashboard.live import key_id
 from apps.dashboard.selectors.access import task_rules
 from apps.dashboard.selectors.idle_tasks import IdleQuery
 from apps.dashboard.selectors.task_forms import own_task, recent_images
-from apps.dashboard.selectors.tasks import TaskFilter, task_counts, visible_task
+from apps.dashboard.selectors.tasks import visible_task
 from apps.dashboard.task_commands import TaskCommands
 from apps.dashboard.toasts import say
-from apps.nodes.selectors import nodes_visible_to
 from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.attempts import attempts_of
@@ -54,36 +49,6 @@ from apps.tasks.services.idle_rules import task_set_idle_exemption
 from apps.tasks.services.queue_order import task_set_priority
 from apps.tasks.services.queues import can_manage_queue
 from apps.tasks.services.stop import task_abort, task_dequeue
-
-
-# permission: every signed-in user; the card shows what they may see
-@require_GET
-@login_required
-def task_list(request: HttpRequest) -> HttpResponse:
-    """Tasks, filtered."""
-    user = person(request)
-    wanted = TaskFilter.parse(request.META.get("QUERY_STRING", ""))
-    context = {
-        "wanted": wanted,
-        "key": wanted.query(),
-        "tabs": tabs(wanted),
-        "chips": filter_chips(user, wanted),
-        "queues": queues_visible_to(user).order_by("name"),
-        "policies": policies_visible_to(user),
-        "nodes": nodes_visible_to(user).order_by("name"),
-    }
-    return render(request, "pages/task_list.html", context)
-
-
-# permission: every signed-in user, for the tasks that they see
-@require_GET
-@login_required
-@never_cache
-def task_tabs(request: HttpRequest) -> HttpResponse:
-    """The tabs of the list with numbers: asked for by the page, which does not wait for them."""
-    wanted = TaskFilter.parse(request.META.get("QUERY_STRING", ""))
-    found = tabs(wanted, task_counts(person(request), wanted))
-    return render(request, "components/task_tabs.html", {"tabs": found})
 
 
 # permission: the owner, and view of the queue
