@@ -49,6 +49,7 @@ UNFOLD: dict[str, Any] = {
                 "items": [
                     admin_link("Nodes", "memory", "nodes_node"),
                     admin_link("Volumes", "hard_drive", "nodes_volume"),
+                    admin_link("Installation", "settings", "nodes_installation"),
                 ],
             },
             {
@@ -59,6 +60,22 @@ UNFOLD: dict[str, Any] = {
                     admin_link("Groups", "group", "auth_group"),
                     admin_link("Credentials", "key", "accounts_credential"),
                     admin_link("Registries", "inventory_2", "policies_registrycredential"),
+                    admin_link("Tenants", "apartment", "accounts_tenant"),
+                    admin_link("Identity providers", "badge", "accounts_identityprovider"),
+                    admin_link("Log-in rules", "login", "accounts_loginrules"),
+                    admin_link("Vaults", "lock", "vaults_vault"),
+                ],
+            },
+            {
+                "title": "Access rules",
+                "separator": True,
+                "items": [
+                    admin_link("On policies, people", "rule", "policies_policyuserpermission"),
+                    admin_link("On policies, groups", "rule", "policies_policygrouppermission"),
+                    admin_link("On queues, people", "rule", "policies_queueuserpermission"),
+                    admin_link("On queues, groups", "rule", "policies_queuegrouppermission"),
+                    admin_link("On vaults, people", "rule", "vaults_vaultuserpermission"),
+                    admin_link("On vaults, groups", "rule", "vaults_vaultgrouppermission"),
                 ],
             },
             {
@@ -69,6 +86,8 @@ UNFOLD: dict[str, Any] = {
                     admin_link("Attempts", "repeat", "tasks_attempt"),
                     admin_link("Events", "receipt_long", "events_event"),
                     admin_link("Passes", "autorenew", "allocation_passrecord"),
+                    admin_link("Audit log", "fact_check", "events_auditentry"),
+                    admin_link("Rates", "payments", "usage_rate"),
                 ],
             },
         ],

@@ -13,6 +13,7 @@ from apps.policies.models import (
     QueueGroupPermission,
     QueueUserPermission,
 )
+from apps.vaults.models import VaultGroupPermission, VaultUserPermission
 
 
 class _RowAdmin(ReadOnlyAdmin):
@@ -26,7 +27,7 @@ class _RowAdmin(ReadOnlyAdmin):
         return str(row.permission.codename).partition("_")[0]
 
 
-@admin.register(PolicyUserPermission, PoolUserPermission, QueueUserPermission)
+@admin.register(PolicyUserPermission, PoolUserPermission, QueueUserPermission, VaultUserPermission)
 class UserRowAdmin(_RowAdmin):
     list_display = ("content_object", "user", "permission", "source", "created_by", "created_at")
     list_select_related = ("content_object", "user", "permission__content_type", "created_by")
@@ -34,7 +35,9 @@ class UserRowAdmin(_RowAdmin):
     fields = list_display
 
 
-@admin.register(PolicyGroupPermission, PoolGroupPermission, QueueGroupPermission)
+@admin.register(
+    PolicyGroupPermission, PoolGroupPermission, QueueGroupPermission, VaultGroupPermission
+)
 class GroupRowAdmin(_RowAdmin):
     list_display = ("content_object", "group", "permission", "source", "created_by", "created_at")
     list_select_related = ("content_object", "group", "permission__content_type", "created_by")

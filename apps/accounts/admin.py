@@ -18,7 +18,15 @@ from django.views.decorators.debug import sensitive_post_parameters
 from unfold.forms import UserCreationForm
 from unfold.widgets import UnfoldAdminSelect2MultipleWidget
 
-from apps.accounts.models import Credential, GroupInfo, User
+from apps.accounts.models import (
+    Credential,
+    GroupInfo,
+    IdentityProvider,
+    LogInRules,
+    Tenant,
+    TenantGroup,
+    User,
+)
 from apps.accounts.services.credentials import credential_revoke
 from apps.accounts.services.groups import group_remove, group_save
 from apps.accounts.services.people import user_create
@@ -26,7 +34,7 @@ from apps.accounts.services.people_changes import email_check, person_record
 from apps.accounts.services.people_settings import person_set
 from apps.accounts.services.preferences import patterns_clean
 from apps.accounts.services.profile import time_zone_check
-from apps.core.admin_base import ReadOnlyAdmin, ServiceAdmin
+from apps.core.admin_base import ReadOnlyAdmin, ReadOnlyInline, ServiceAdmin
 from apps.core.errors import BadInput
 
 admin.site.unregister(Group)
@@ -227,6 +235,48 @@ class CredentialAdmin(ReadOnlyAdmin):
         for credential in queryset:
             credential_revoke(credential=credential, actor=request.user, is_admin=True)  # type: ignore[arg-type]  # only people enter the admin site
         messages.success(request, "They are refused from now on.")
+
+
+@admin.register(IdentityProvider)
+class IdentityProviderAdmin(ReadOnlyAdmin):
+    """Without what is sealed; providers are tested and changed on a page of their own."""
+
+    list_display = ("name", "protocol", "is_active", "creates_people", "syncs_groups", "updated_at")
+    list_filter = ("protocol", "is_active")
+    search_fields = ("name", "slug")
+    fields = (*list_display, "slug", "preset", "requires_verified_email", "created_at")
+    page, page_argument = "identity_edit", "slug"
+
+
+@admin.register(LogInRules)
+class LogInRulesAdmin(ReadOnlyAdmin):
+    """Changed on a page of its own, which checks that somebody can still log in."""
+
+    list_display = ("id", "allows_passwords", "break_glass", "requires_second_factor")
+    list_select_related = ("break_glass",)
+    list_filter = ("allows_passwords", "requires_second_factor")
+    search_fields = ("=id",)
+    fields = (*list_display, "second_factor_groups")
+    page, page_argument = "log_in_settings", None
+
+
+class GroupsOfTenant(ReadOnlyInline):
+    model = TenantGroup
+    fields = ("group",)
+    verbose_name_plural = "groups"
+
+
+@admin.register(Tenant)
+class TenantAdmin(ReadOnlyAdmin):
+    """The tree of a tenant is that of its top policy; a page of its own changes it."""
+
+    list_display = ("id", "admin_group", "created_at")
+    list_select_related = ("admin_group",)
+    list_filter = ("admin_group",)
+    search_fields = ("=id", "admin_group__name", "belonging__group__name")
+    fields = list_display
+    inlines = (GroupsOfTenant,)
+    page = "tenant_edit"
 
 
 def _actor(request: HttpRequest) -> User | None:

@@ -7,8 +7,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from apps.access.admin import GroupRowAdmin, UserRowAdmin
-from apps.core.admin_base import ServiceAdmin
-from apps.nodes.models import Volume, VolumeGroupPermission, VolumeUserPermission
+from apps.core.admin_base import ReadOnlyAdmin, ServiceAdmin
+from apps.nodes.models import Installation, Volume, VolumeGroupPermission, VolumeUserPermission
 from apps.nodes.services import volume_change, volume_create, volume_remove
 
 
@@ -42,6 +42,15 @@ class VolumeAdmin(ServiceAdmin):
 
     def remove(self, request: HttpRequest, row: Volume) -> None:
         volume_remove(actor=request.user, volume=row)  # type: ignore[arg-type]  # only people enter the admin site
+
+
+@admin.register(Installation)
+class InstallationAdmin(ReadOnlyAdmin):
+    """What restores and maintenance left behind; commands and REST change it."""
+
+    list_display = ("id", "maintenance_until", "restored_at", "restore_confirmed_at")
+    search_fields = ("=id",)
+    fields = list_display
 
 
 admin.site.register(VolumeUserPermission, UserRowAdmin)

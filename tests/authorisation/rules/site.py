@@ -19,7 +19,10 @@ from tests.authorisation.rules.builders import (
 _LOOKED_AT = (
     "/admin/accounts/credential/* /admin/allocation/passrecord/* /admin/configuration/revision/* "
     "/admin/events/event/* /admin/policies/pool/* /admin/policies/profile/* /admin/tasks/* "
-    "/admin/policies/*permission/* /admin/nodes/volume*permission/*"
+    "/admin/policies/*permission/* /admin/nodes/volume*permission/* "
+    "/admin/nodes/installation/* /admin/accounts/loginrules/* /admin/accounts/tenant/* "
+    "/admin/accounts/identityprovider/* /admin/events/auditentry/* /admin/usage/rate/* "
+    "/admin/vaults/*"
 )
 
 SITE = section(
