@@ -250,7 +250,7 @@ class IdentityProviderAdmin(ReadOnlyAdmin):
 
 @admin.register(LogInRules)
 class LogInRulesAdmin(ReadOnlyAdmin):
-    """Changed on a page of its own, which checks that somebody can still log in."""
+    """Changed on a page of its own, which checks that an administrator can still log in."""
 
     list_display = ("id", "allows_passwords", "break_glass", "requires_second_factor")
     list_select_related = ("break_glass",)

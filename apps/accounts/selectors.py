@@ -115,6 +115,13 @@ def may_enter_admin(user: Person) -> bool:
     return isinstance(user, User) and not user.is_service and is_queue_admin(user)
 
 
+def provider_giving(user: User, group: Group) -> IdentityProvider | None:
+    """The identity provider that puts this user into the group at each log-in."""
+    linked = SocialAccount.objects.filter(user=user).values("provider")
+    providers = IdentityProvider.objects.filter(is_active=True, syncs_groups=True)
+    return providers.filter(mapping__group=group, slug__in=linked).first()
+
+
 def log_in_rules() -> LogInRules:
     """How people may log in; the defaults if nobody has changed it."""
     found = LogInRules.objects.select_related("break_glass").filter(pk=1).first()

@@ -159,6 +159,12 @@ class GroupForm(PageForm):
 class ProfileForm(PageForm):
     """Name and preferences of your own account."""
 
+    username = forms.CharField(
+        label="User name",
+        max_length=150,
+        help_text="What you sign in with. Tasks and history follow the account, not the name.",
+        widget=forms.TextInput(attrs={**_PLAIN, "autocomplete": "username"}),
+    )
     first_name = forms.CharField(
         label="First name",
         required=False,
@@ -187,6 +193,7 @@ class ProfileForm(PageForm):
 
     def __init__(self, *args: Any, user: User, **given: Any) -> None:
         initial = {
+            "username": user.username,
             "first_name": user.first_name,
             "last_name": user.last_name,
             "time_zone": user.time_zone,

@@ -80,7 +80,8 @@ ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/admin/vaults/*permission/<*", ("no-grant",)),
     ("/admin/vaults/vault/<*", ("vault", "team-vault")),
     ("/admin/accounts/tenant/<*", ("tenant",)),
-    ("/admin/accounts/identityprovider/<*", ("provider",)),
+    # Its address there has the id, not the slug: nothing is found.
+    ("/admin/accounts/identityprovider/<*", ("no-grant",)),
     ("/admin/events/auditentry/<*", ("audit",)),
     ("/admin/usage/rate/<*", ("rate",)),
     ("/admin/policies/queue/<*", ("queue",)),

@@ -139,6 +139,7 @@ ELSEWHERE: dict[str, str] = {
     "provider_remove": "tests/accounts",
     "log_in_rules_change": "tests/accounts",
     "memberships_sync": "tests/accounts",
+    "group_leave": "tests/accounts/test_profile.py",
 }
 Call = Callable[[User, Example], dict[str, Any]]
 

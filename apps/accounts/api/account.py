@@ -12,7 +12,9 @@ from rest_framework.views import APIView
 from apps.accounts.api.permissions import person
 from apps.accounts.models import User
 from apps.accounts.selectors import groups_by_name
+from apps.accounts.services.groups import group_leave
 from apps.accounts.services.profile import profile_change
+from apps.core.errors import BadInput
 from apps.core.serializers import NameSerializer, StrictSerializer
 
 
@@ -37,6 +39,9 @@ class AccountSerializer(serializers.ModelSerializer[User]):
 class AccountChangeSerializer(StrictSerializer):
     """Another e-mail address needs the `current_password`."""
 
+    username = serializers.CharField(
+        max_length=150, help_text="Letters, digits and @ . + - _; not of service accounts."
+    )
     first_name = serializers.CharField(max_length=150, allow_blank=True)
     last_name = serializers.CharField(max_length=150, allow_blank=True)
     email = serializers.EmailField(max_length=254, allow_blank=True)
@@ -64,6 +69,30 @@ class AccountView(APIView):
         password = changes.pop("current_password", "")
         user = profile_change(user=person(request), changes=changes, password=password)
         return _account_response(user)
+
+
+class LeaveGroupSerializer(StrictSerializer):
+    group = serializers.CharField(max_length=150, help_text="Name of one of your groups.")
+
+
+class LeaveGroupView(APIView):
+    """Leaving one of your own groups."""
+
+    @extend_schema(request=LeaveGroupSerializer, responses=AccountSerializer)
+    def post(self, request: Request) -> Response:
+        """Leave a group: from the next request on you lack its permissions.
+
+        Not `Users`, and not a group that an identity provider gives you.
+        """
+        body = LeaveGroupSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        user, name = person(request), body.validated_data["group"]
+        group = user.groups.filter(name=name).first()
+        if group is None:
+            problem = f"you are not in {name!r}"
+            raise BadInput(f"group: {problem}.", fields={"group": problem})
+        group_leave(user=user, group=group)
+        return _account_response(User.objects.get(pk=user.pk))
 
 
 def _account_response(user: User) -> Response:

@@ -3,7 +3,7 @@
 from django.urls import path
 from rest_framework.routers import SimpleRouter
 
-from apps.accounts.api.account import AccountView
+from apps.accounts.api.account import AccountView, LeaveGroupView
 from apps.accounts.api.credentials import CredentialViewSet
 from apps.accounts.api.identity import IdentityProviderViewSet
 from apps.accounts.api.log_in_rules import LogInRulesView
@@ -21,6 +21,7 @@ router.register("identity-providers", IdentityProviderViewSet, "identity-provide
 urlpatterns = [
     *router.urls,
     path("account/", AccountView.as_view(), name="own-account"),
+    path("account/leave-group/", LeaveGroupView.as_view(), name="leave-group"),
     path("log-in-rules/", LogInRulesView.as_view(), name="log-in-rules"),
     path("token/", TokenView.as_view(), name="token"),
     path("preferences/", PreferencesView.as_view(), name="preferences"),

@@ -9,7 +9,13 @@ from django.db import transaction
 from django.db.models import ProtectedError
 
 from apps.accounts.models import ADMINS, BUILT_IN_GROUPS, USERS, GroupInfo, User
-from apps.accounts.selectors import LogInUse, administrators_left, is_admin, log_in_use
+from apps.accounts.selectors import (
+    LogInUse,
+    administrators_left,
+    is_admin,
+    log_in_use,
+    provider_giving,
+)
 from apps.accounts.services.break_glass import break_glass_check
 from apps.accounts.services.tenancy import (
     group_joins_tenant,
@@ -108,6 +114,26 @@ def group_members_remove(*, actor: User | None, group: Group, users: Iterable[Us
     left = [user for user in users if user.pk in inside]
     _members_set(actor, group, joined=[], left=left)
     return len(left)
+
+
+@transaction.atomic
+def group_leave(*, user: User, group: Group) -> None:
+    """Take a user out of a group at their own request.
+
+    Raises:
+        BadInput: the user is not in it, or would be in no group of their tenant.
+        Conflict: an identity provider gives the membership, or what `group_members_remove` refuses.
+    """
+    memberships_lock()
+    if not user.groups.filter(pk=group.pk).exists():
+        problem = f"you are not in {group.name}"
+        raise BadInput(f"group: {problem}.", fields={"group": problem})
+    provider = provider_giving(user, group)
+    if provider is not None:
+        raise Conflict(
+            f"{provider.name} gives you group {group.name}, and would again: leave it there."
+        )
+    group_members_remove(actor=user, group=group, users=[user])
 
 
 @transaction.atomic

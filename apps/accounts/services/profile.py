@@ -12,12 +12,12 @@ from apps.accounts.services.people_changes import new_nonce, person_record, pers
 from apps.core.errors import BadInput
 from apps.core.recorders import event_record
 
-OWN = ("first_name", "last_name", "email", "time_zone")
+OWN = ("username", "first_name", "last_name", "email", "time_zone")
 
 
 @transaction.atomic
 def profile_change(*, user: User, changes: Mapping[str, str], password: str = "") -> User:
-    """Change the user's own name, time zone, and, with the password, the e-mail address.
+    """Change the user's own names, time zone, and, with the password, the e-mail address.
 
     Raises:
         BadInput: naming the field.
@@ -26,6 +26,9 @@ def profile_change(*, user: User, changes: Mapping[str, str], password: str = ""
     unknown = set(changes) - set(OWN)
     if unknown:
         raise BadInput(f"{min(unknown)} cannot be changed here.", fields={min(unknown): "unknown"})
+    if row.is_service and changes.get("username", row.username) != row.username:
+        problem = "of a service account is changed by administrators"
+        raise BadInput(f"username {problem}.", fields={"username": problem})
     time_zone_check(changes.get("time_zone", ""))
     before = {name: getattr(row, name) for name in changes if getattr(row, name) != changes[name]}
     if "email" in before:

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 
 from apps.accounts.models import User
 from apps.accounts.selectors import sessions_of
+from apps.accounts.services.groups import group_leave
 from apps.accounts.services.invitations import invitation_accept, invitation_by_token
 from apps.accounts.services.preferences import preferences_change
 from apps.accounts.services.profile import password_change, profile_change
@@ -57,6 +58,9 @@ def account_page(request: HttpRequest) -> HttpResponse:
         return redirect("account")
     if sent in {"session", "sessions"}:
         say(request, _end_sessions(request, user))
+        return redirect("account")
+    if sent == "leave":
+        say(request, _leave_group(user, request.POST.get("group", "")))
         return redirect("account")
     context = {
         "profile": profile,
@@ -101,6 +105,19 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
     status = 400 if request.method == "POST" else 200
     context = {"form": form, "invitation": invitation, "user_name": user.username}
     return render(request, "pages/join.html", context, status=status)
+
+
+def _leave_group(user: User, pk: str) -> str:
+    """Leave one of the user's groups; the sentence that says so, or why not."""
+    is_id = pk.isascii() and pk.isdigit() and len(pk) < 19
+    group = user.groups.filter(pk=int(pk)).first() if is_id else None
+    if group is None:
+        return "You are not in that group."
+    try:
+        group_leave(user=user, group=group)
+    except RpmError as error:
+        return error.detail
+    return f"You have left group {group.name}."
 
 
 def _end_sessions(request: HttpRequest, user: User) -> str:

@@ -68,7 +68,7 @@ REST_ACCESS = section(
 
 REST_ACCOUNT = section(
     rule(
-        "/api/v1/account/ /api/v1/preferences/ /api/v1/credentials/ /api/v1/tasks/ "
+        "/api/v1/account/* /api/v1/preferences/ /api/v1/credentials/ /api/v1/tasks/ "
         "/api/v1/tasks/bulk/ /api/v1/tasks/bulk-actions/ "
         "/api/v1/tasks/check/ /api/v1/vaults/ /api/v1/vaults/validate/ "
         "/api/v1/schema/ /api/v1/docs/",
