@@ -6,7 +6,7 @@ Needs nothing of the server: it can be used wherever httpx is.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,12 @@ from urllib.parse import quote
 import httpx
 
 from rpm_client.errors import RefusedError, UnreachableError
+from rpm_client.logs import LogReader
+from rpm_client.submission import Submission
 
 if TYPE_CHECKING:
     from typing import Self
 
-ENDED = frozenset({"completed", "failed", "aborted"})
 TIMEOUT_S = 30.0
 # For requests for which the server connects to a machine.
 REACH_S = 180.0
@@ -27,7 +28,7 @@ REACH_S = 180.0
 TRIES = 4
 
 
-class Client:
+class Client(Submission):
     """A connection to one server, with the key and secret of a credential, or a token."""
 
     def __init__(self, url: str, *, key: str = "", secret: str = "", token: str = "") -> None:
@@ -47,6 +48,10 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections."""
         self._http.close()
 
     def account(self) -> dict[str, Any]:
@@ -60,6 +65,11 @@ class Client:
         """
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         return self._object("POST", "tasks/", json=dict(description), headers=headers)
+
+    def task_bulk(self, descriptions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Enqueue up to 1,000 tasks; each answer has `task`, or `error`, and `status`."""
+        found: list[dict[str, Any]] = self._json("POST", "tasks/bulk/", json=list(descriptions))
+        return found
 
     def task(self, task_id: str) -> dict[str, Any]:
         return self._object("GET", _path(task_id))
@@ -77,6 +87,10 @@ class Client:
         """Do an action with many `tasks`, or with those of a `filter`; return all results."""
         body = {"action": action, **values}
         return self._object("POST", "tasks/bulk-actions/", json=body)
+
+    def task_change(self, task_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Change these fields of a draft."""
+        return self._object("PATCH", _path(task_id), json=dict(changes))
 
     def task_check(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """Whether the task would run if it were enqueued now; nothing is stored."""
@@ -172,22 +186,52 @@ class Client:
 
     def log_follow(self, task_id: str, *, rank: int = 0, every_s: float = 1.0) -> Iterator[str]:
         """What a member writes, until its task has ended; another attempt from its beginning."""
-        offset: int | None = None
-        generation: int | None = None
-        while True:
-            has_ended = self.task(task_id)["state"] in ENDED
-            part = self.log(task_id, rank=rank, offset=offset)
-            if generation is not None and part["generation"] != generation:
-                part = self.log(task_id, rank=rank, offset=0)
-            generation = part["generation"]
-            if part["text"]:
-                yield part["text"]
-            has_more = part["next_offset"] != offset
-            offset = part["next_offset"]
-            if not part["text"] and not has_more:
-                if has_ended:
-                    return
+        reader = LogReader(self, task_id, rank=rank)
+        while not reader.is_over:
+            text = reader.read()
+            if text:
+                yield text
+            if reader.is_idle and not reader.is_over:
                 sleep(every_s)
+
+    def logs_follow(
+        self, sources: Sequence[tuple[str, int]], *, every_s: float = 1.0
+    ) -> Iterator[tuple[tuple[str, int], str]]:
+        """Whole lines of several members, each a task and a rank, until all tasks have ended."""
+        readers = {source: LogReader(self, source[0], rank=source[1]) for source in sources}
+        begun = dict.fromkeys(readers, "")
+        while readers:
+            has_news = False
+            for source, reader in list(readers.items()):
+                text = reader.read()
+                has_news = has_news or not reader.is_idle
+                lines, line_end, begun[source] = (begun[source] + text).rpartition("\n")
+                if reader.is_over:
+                    del readers[source]
+                    lines, line_end, begun[source] = lines + line_end + begun[source], "", ""
+                if lines + line_end:
+                    yield source, lines + line_end
+            if readers and not has_news:
+                sleep(every_s)
+
+    def objects(self, noun: str) -> Iterator[dict[str, Any]]:
+        """All objects of a noun of REST that you may see, such as `policies`."""
+        return self._pages(f"{noun}/", {})
+
+    def object_get(self, path: str) -> tuple[dict[str, Any], str]:
+        """An object, and its version for `If-Match`; empty where it has none."""
+        answer = self._answer("GET", path)
+        found: dict[str, Any] = _content(answer)
+        return found, answer.headers.get("etag", "")
+
+    def object_do(
+        self, method: str, path: str, values: Mapping[str, Any] | None, *, etag: str = ""
+    ) -> dict[str, Any]:
+        """Create, change or delete an object; with the version that was read, only this one."""
+        options: dict[str, Any] = {} if values is None else {"json": dict(values)}
+        if etag:
+            options["headers"] = {"If-Match": etag}
+        return _content(self._answer(method, path, **options)) or {}
 
     def _pages(self, path: str, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         params = dict(wanted)
@@ -204,16 +248,7 @@ class Client:
         return found
 
     def _json(self, method: str, path: str, **options: Any) -> Any:
-        answer = self._answer(method, path, **options)
-        if answer.is_success:
-            return answer.json() if answer.content else None
-        try:
-            payload = answer.json()
-            raise RefusedError(
-                answer.status_code, payload["code"], payload["detail"], payload["fields"]
-            )
-        except (ValueError, KeyError, TypeError):
-            raise UnreachableError(f"{answer.url} answered {answer.status_code}.") from None
+        return _content(self._answer(method, path, **options))
 
     def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
         """The answer; a request that can be repeated is, where the server is away for a moment.
@@ -221,7 +256,7 @@ class Client:
         Raises:
             UnreachableError: there was none.
         """
-        is_repeatable = method == "GET" or "headers" in options
+        is_repeatable = method == "GET" or "Idempotency-Key" in options.get("headers", ())
         for attempt in range(TRIES):
             try:
                 answer = self._http.request(method, path, **options)
@@ -236,6 +271,24 @@ class Client:
                     return answer
             sleep(0.5 * 2**attempt)
         raise UnreachableError(f"{self._http.base_url} does not answer.")
+
+
+def _content(answer: httpx.Response) -> Any:
+    """What REST answered; None where that is nothing.
+
+    Raises:
+        RefusedError: it refused.
+        UnreachableError: something else answered, such as a proxy.
+    """
+    if answer.is_success:
+        return answer.json() if answer.content else None
+    try:
+        payload = answer.json()
+        raise RefusedError(
+            answer.status_code, payload["code"], payload["detail"], payload["fields"]
+        )
+    except (ValueError, KeyError, TypeError):
+        raise UnreachableError(f"{answer.url} answered {answer.status_code}.") from None
 
 
 def _path(task_id: str) -> str:

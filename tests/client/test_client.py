@@ -1,7 +1,6 @@
 """The client and `rpmctl`, against a real server."""
 
 import json
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +35,7 @@ def test_a_task_is_enqueued_listed_shown_and_aborted(
     task_id = made.stdout.strip()
 
     listed = ctl(access, "list", "--state", "queued", "-t", "night").stdout.splitlines()
-    shown = json.loads(ctl(access, "show", task_id).stdout)
+    shown = json.loads(ctl(access, "show", task_id, "--json").stdout)
     aborted = ctl(access, "abort", task_id)
 
     assert [line.split("\t")[:4] for line in listed] == [[task_id, "sh -c ls", "queued", queue]]
@@ -52,7 +51,7 @@ def test_a_waiting_task_gets_another_priority_and_queue_and_leaves_it(
     task_id = ctl(access, "enqueue", "-q", queue, "--", "true").stdout.strip()
 
     raised = ctl(access, "priority", task_id, "-2")
-    moved = ctl(access, "change-queue", task_id, queue)
+    moved = ctl(access, "move", task_id, queue)
     held = ctl(access, "hold", task_id)
     said = ctl(access, "explain", task_id).stdout
     ctl(access, "release", task_id)
@@ -61,7 +60,7 @@ def test_a_waiting_task_gets_another_priority_and_queue_and_leaves_it(
     resumed = ctl(access, "resume", task_id)
     enqueued = ctl(access, "enqueue-draft", task_id, queue)
     ctl(access, "abort", task_id)
-    again = ctl(access, "run-again", task_id, "--queue", queue)
+    again = ctl(access, "again", task_id, "--queue", queue)
 
     assert [one.stdout for one in (raised, dequeued, enqueued, again)] == [
         "-2\n",
@@ -69,31 +68,10 @@ def test_a_waiting_task_gets_another_priority_and_queue_and_leaves_it(
         "queued\n",
         "queued\n",
     ]
-    assert (held.stdout, said.splitlines()[0]) == ("queued\n", "Its owner put it on hold.")
     assert f"{queue} is where true waits already" in str(moved.exception)
+    assert (held.stdout, said.splitlines()[0]) == ("queued\n", "Its owner put it on hold.")
     assert explained.stdout.startswith("It does not wait: its state is draft.\n")
     assert "enqueue a draft instead" in str(resumed.exception)
-
-
-def test_tasks_are_cancelled_by_id_and_by_a_filter(
-    access: dict[str, str], example: Example
-) -> None:
-    queue = example.dev_queue.name
-    first, second, third = (
-        ctl(access, "enqueue", "-q", queue, "--name", name, "--", "true").stdout.strip()
-        for name in ("a", "b1", "b2")
-    )
-
-    by_id = ctl(access, "cancel", first)
-    by_filter = ctl(access, "cancel", "-q", queue, "--name", "b")
-    nothing = ctl(access, "cancel", "-q", queue)
-    wrong = ctl(access, "cancel", str(uuid.uuid4()))
-
-    assert by_id.stdout.split() == [first, "aborted"]
-    assert sorted(by_filter.stdout.split()[::2]) == sorted([second, third])
-    assert (nothing.stdout, nothing.exit_code) == ("", 0)
-    assert (wrong.exit_code, "not_found" in wrong.stdout) == (1, True)
-    assert ctl(access, "cancel").exit_code == 2
 
 
 def test_every_command_and_each_of_its_options_has_a_help_text() -> None:

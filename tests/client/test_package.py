@@ -128,3 +128,19 @@ def unions_in(annotation: ast.expr) -> Iterator[ast.BinOp]:
 )
 def test_control_sequences_are_left_out_as_the_server_does(text: str) -> None:
     assert terminal.plain(text) == plain(text)
+
+
+def test_a_command_starts_without_what_only_some_commands_need() -> None:
+    words = (
+        "import sys\n"
+        "from rpm_client.cli.app import app\n"
+        "try:\n"
+        "    app(['policy', 'set'], standalone_mode=False)\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__)\n"
+        "print([name for name in ('asyncio', 'httpx', 'rich', 'yaml') if name in sys.modules])\n"
+    )
+
+    output = run(sys.executable, "-c", words, PYTHONPATH=str(CLIENT))
+
+    assert output.splitlines() == ["MissingParameter", "[]"]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rpm_client.cli import installation, login, nodes, resources, submit, tasks, usage
+from rpm_client.cli import installation, login, nodes, nouns, resources, submit, tasks, usage
 from rpm_client.cli.access import ServerAccess, client_of
 from rpm_client.cli.output import complain
 from rpm_client.cli.scripts import SubmitCommand
@@ -17,7 +17,7 @@ UNREACHABLE = 3
 UNKNOWN_CREDENTIAL = 401
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     help="Enqueue and manage tasks. `rpmctl login` keeps the server and a credential; RPM_URL, "
     "RPM_KEY and RPM_SECRET do without.",
@@ -82,10 +82,11 @@ app.command("hold")(tasks.hold)
 app.command("release")(tasks.release)
 app.command("enqueue-draft")(tasks.enqueue_draft)
 app.command("resume")(tasks.resume)
-app.command("run-again")(tasks.run_again)
+app.command("again")(tasks.again)
+app.command("edit")(tasks.edit)
 # An unknown option may be a negative number.
 app.command("priority", context_settings={"ignore_unknown_options": True})(tasks.priority)
-app.command("change-queue")(tasks.change_queue)
+app.command("move")(tasks.move)
 app.command("queues")(resources.queues)
 app.command("pools")(resources.pools)
 app.command("status")(usage.show_status)
@@ -94,3 +95,5 @@ app.command("preview")(installation.preview)
 app.command("maintenance")(installation.maintenance)
 app.command("confirm-restored")(installation.confirm_restored)
 app.add_typer(nodes.app, name="node")
+for word, noun in nouns.NOUNS.items():
+    app.add_typer(nouns.noun_app(word, noun), name=word)

@@ -5,12 +5,12 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from rpm_client.cli.output import complain
+from rpm_client.logs import ENDED
 from rpm_client.terminal import plain
 
 if TYPE_CHECKING:
     from rpm_client.client import Client
 
-ENDED = frozenset({"completed", "failed", "aborted"})
 # Work that ended without a code of its own: it was aborted, lost or never ran.
 NO_CODE = 125
 FIRST_S = 0.5

@@ -28,6 +28,14 @@ def say_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
+def answer(found: dict[str, Any], field: str, *, as_json: bool) -> None:
+    """Print what REST answered, or this field of it."""
+    if as_json:
+        say_json(found)
+    else:
+        say(str(found[field]))
+
+
 def table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     """A table on a terminal; plain tabs without the header for programs."""
     if not sys.stdout.isatty():
@@ -49,6 +57,8 @@ def minute(at: str) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
-        value = value.get("name", value)
+        value = value.get("name") or ", ".join(f"{each} {key}" for key, each in value.items())
+    if isinstance(value, list):
+        value = ", ".join(map(_cell, value))
     # One line, whatever the name of the task holds.
     return "" if value is None else " ".join(plain(str(value)).split())

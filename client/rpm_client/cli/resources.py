@@ -5,13 +5,16 @@ from typing import Any, Optional
 import typer
 
 from rpm_client.cli.access import client_of
-from rpm_client.cli.output import complain, table
+from rpm_client.cli.output import Json, complain, say_json, table
 from rpm_client.cli.usage import current
 
 
-def pools(context: typer.Context) -> None:
+def pools(context: typer.Context, *, as_json: Json = False) -> None:
     """The pools that you may see: what is configured, what their nodes have, and who shares."""
     found = list(client_of(context).pools())
+    if as_json:
+        say_json(found)
+        return
     rows = [
         {
             "name": pool["name"],
@@ -30,9 +33,13 @@ def pools(context: typer.Context) -> None:
             complain(f"{pool['name']}: {one['sentence']}")
 
 
-def queues(context: typer.Context) -> None:
+def queues(context: typer.Context, *, as_json: Json = False) -> None:
     """The queues that you may see, how many tasks run and wait there, and since when."""
-    rows = [queue | current(queue) for queue in client_of(context).queues()]
+    found = list(client_of(context).queues())
+    if as_json:
+        say_json(found)
+        return
+    rows = [{**queue, **current(queue)} for queue in found]
     table(("id", "name", "policy", "profile", "running", "waiting", "oldest"), rows)
 
 

@@ -115,7 +115,7 @@ def _description(
     context: typer.Context, words: list[str], file: Optional[str], options: dict[str, Any]
 ) -> dict[str, Any]:
     """The task of the file, the script and the options, in this order."""
-    description = _of_file(file) if file else {}
+    description = of_file(file) if file else {}
     given = described(options)
     if words and context.meta[IS_COMMAND]:
         given["command"] = words
@@ -134,7 +134,7 @@ def _description(
     return description
 
 
-def _of_file(name: str) -> dict[str, Any]:
+def of_file(name: str) -> dict[str, Any]:
     """The task of a file; JSON is YAML, too."""
     # Reading YAML takes long to import, and few commands need it.
     yaml = import_module("yaml")

@@ -1,50 +1,120 @@
-"""`rpmctl`: tasks from the command line."""
+"""What users do with tasks that are there: list, show, explain, read, change and end them."""
 
 import sys
 from itertools import islice
-from typing import Annotated, Any, Optional
+from time import sleep
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from rpm_client.cli.access import client_of
-from rpm_client.cli.output import complain, minute, say, say_json, table
+from rpm_client.cli.output import Json, Yes, answer, minute, say, say_json, table
+from rpm_client.cli.submit import of_file
+from rpm_client.cli.task_options import described, task_options
+from rpm_client.logs import ENDED
 from rpm_client.terminal import plain
 
+if TYPE_CHECKING:
+    from rpm_client.client import Client
+
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
+TaskIds = Annotated[list[str], typer.Argument(metavar="TASK...", help="Ids of tasks.")]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name or id.")]
-# What `cancel` aborts where a filter names no state.
-ALIVE = "draft,queued,allocated,running,stopping,paused,rejected"
+State = Annotated[str, typer.Option(help="Several by commas.")]
+Queue = Annotated[str, typer.Option("--queue", "-q", help="Name or id.")]
+Policy = Annotated[str, typer.Option(help="Name or id.")]
+Owner = Annotated[str, typer.Option(help="User name; default: you.")]
+Everybody = Annotated[bool, typer.Option("--all", "-a", help="Of all owners.")]
+Tag = Annotated[str, typer.Option("--tag", "-t", help="One tag.")]
+Name = Annotated[str, typer.Option(help="A part of the name.")]
 COLUMNS = ("id", "name", "state", "queue", "owner", "priority", "submitted_at")
+LIVE = "draft,queued,allocated,running,stopping,paused,rejected"
+WATCH_S = 2.0
+CLEAR = "\x1b[H\x1b[2J"
+PAGE = 500
+# docs/bounds.md: tasks of a bulk.
+MANY = 1000
+FACTS = ("id", "name", "state", "owner", "queue", "priority", "image", "request", "replicas")
+TIMES = ("created_at", "submitted_at", "ended_at")
 
 
 def list_tasks(
     context: typer.Context,
     *,
-    state: Annotated[str, typer.Option(help="Several by commas.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Name or id.")] = "",
-    owner: Annotated[str, typer.Option(help="User name.")] = "",
-    tag: Annotated[str, typer.Option("--tag", "-t", help="One tag.")] = "",
+    state: State = "",
+    queue: Queue = "",
+    policy: Policy = "",
+    owner: Owner = "",
+    is_all: Everybody = False,
+    tag: Tag = "",
+    name: Name = "",
     most: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 50,
+    columns: Annotated[
+        str, typer.Option("--output", "-o", help="Fields of REST, by commas: id,name,exit_code.")
+    ] = "",
+    is_watched: Annotated[
+        bool, typer.Option("--watch", "-w", help="Again every two seconds, until Ctrl-C.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
-    """The tasks that you may see, the latest first."""
-    found = client_of(context).tasks(
-        state=state, queue=queue, owner=owner, tag=tag, limit=min(most, 500)
+    """Your tasks, the latest first; with --all those of others that you may see."""
+    client = client_of(context)
+    filters = _filters(
+        client,
+        owner,
+        is_all=is_all,
+        state=state,
+        queue=queue,
+        policy=policy,
+        tag=tag,
+        q=name,
     )
-    table(COLUMNS, list(islice(found, most)))
+    heads = tuple(columns.split(",")) if columns else COLUMNS
+    while True:
+        found = list(islice(client.tasks(**filters, limit=min(most, PAGE)), most))
+        unknown = [head for head in heads if found and head not in found[0]]
+        if unknown:
+            known = ", ".join(found[0])
+            raise typer.BadParameter(f"There is no field {unknown[0]!r}: {known}.", param_hint="-o")
+        if is_watched and sys.stdout.isatty():
+            sys.stdout.write(CLEAR)
+        if as_json:
+            say_json(found)
+        else:
+            table(heads, found)
+        if not is_watched:
+            return
+        sys.stdout.flush()
+        sleep(WATCH_S)
 
 
-def show(context: typer.Context, task_id: TaskId) -> None:
-    """Everything about a task, and why it waits."""
+def show(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
+    """What a task is, how it stands, and why it waits."""
     client = client_of(context)
     task = client.task(task_id)
     if task["state"] == "queued":
         task["waits"] = client.explain(task_id)
-    say_json(task)
+    if as_json:
+        say_json(task)
+        return
+    lines = {name: task[name] for name in FACTS}
+    lines["command"] = " ".join(task["command"] or ())
+    lines["tags"] = ", ".join(task["tags"])
+    lines.update({name: minute(task[name]) for name in TIMES if task[name]})
+    lines["exit_code"] = task["exit_code"]
+    for name, value in lines.items():
+        if value not in (None, "", {}):
+            say(f"{name.replace('_at', '').replace('_', ' ')}: {_value(value)}")
+    for reason in task.get("waits", {}).get("reasons", [])[:1]:
+        say(f"waits: {reason['sentence']}")
 
 
-def explain(context: typer.Context, task_id: TaskId) -> None:
+def explain(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
     """Why a task waits, what would help, and what it waited for before."""
     found = client_of(context).explain(task_id)
+    if as_json:
+        say_json(found)
+        return
     if not found["reasons"]:
         state = f"It does not wait: its state is {found['state']}."
         say(state if found["position"] is None else "No pass has seen it yet.")
@@ -64,24 +134,38 @@ def explain(context: typer.Context, task_id: TaskId) -> None:
 
 def logs(
     context: typer.Context,
-    task_id: TaskId,
+    task_ids: TaskIds,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the task ends.")] = False,
-    rank: Annotated[int, typer.Option(min=0, help="Member of a gang.")] = 0,
+    is_followed: Annotated[
+        bool, typer.Option("--follow", "-f", help="Until the tasks end.")
+    ] = False,
+    rank: Annotated[
+        Optional[list[int]], typer.Option(help="Member of a gang, from 0; repeatable.")
+    ] = None,
 ) -> None:
-    """What a task wrote."""
+    """What tasks wrote; lines of several have the task, and the rank, before them."""
     client = client_of(context)
-    if not follow:
-        sys.stdout.write(plain(client.log(task_id, rank=rank)["text"]))
+    sources = [(task_id, one) for task_id in task_ids for one in rank or [0]]
+    if len(sources) == 1:
+        task_id, one = sources[0]
+        parts = client.log_follow(task_id, rank=one)
+        for text in parts if is_followed else [client.log(task_id, rank=one)["text"]]:
+            sys.stdout.write(plain(text))
+            sys.stdout.flush()
         return
-    for text in client.log_follow(task_id, rank=rank):
-        sys.stdout.write(plain(text))
-        sys.stdout.flush()
+    if is_followed:
+        for (task_id, one), text in client.logs_follow(sources):
+            _write_lines(f"{task_id}/{one}", text)
+        return
+    for task_id, one in sources:
+        _write_lines(f"{task_id}/{one}", client.log(task_id, rank=one)["text"])
 
 
-def abort(context: typer.Context, task_id: TaskId) -> None:
-    """End a task: at once if it does not run, else as soon as it has stopped."""
-    say(client_of(context).task_do(task_id, "abort")["state"])
+def abort(context: typer.Context, task_ids: TaskIds, *, as_json: Json = False) -> None:
+    """End tasks: at once if they do not run, else as soon as they have stopped."""
+    client = client_of(context)
+    for task_id in task_ids:
+        answer(client.task_do(task_id, "abort"), "state", as_json=as_json)
 
 
 def cancel(
@@ -90,63 +174,111 @@ def cancel(
         Optional[list[str]], typer.Argument(metavar="[TASK]...", help="Ids; or give a filter.")
     ] = None,
     *,
-    state: Annotated[str, typer.Option(help="Several by commas.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Name or id.")] = "",
-    owner: Annotated[str, typer.Option(help="User name.")] = "",
-    tag: Annotated[str, typer.Option("--tag", "-t", help="One tag.")] = "",
-    name: Annotated[str, typer.Option(help="Part of the name.")] = "",
+    state: State = "",
+    queue: Queue = "",
+    policy: Policy = "",
+    owner: Owner = "",
+    is_all: Everybody = False,
+    tag: Tag = "",
+    name: Name = "",
+    is_sure: Yes = False,
+    as_json: Json = False,
 ) -> None:
-    """Abort several tasks, or all that match a filter; ended ones stay as they are."""
-    wanted = {"state": state, "queue": queue, "owner": owner, "tag": tag, "q": name}
-    filters = {field: value for field, value in wanted.items() if value}
-    if bool(task_ids) == bool(filters):
-        raise typer.BadParameter("give ids of tasks, or a filter", param_hint="TASK")
-    selection = {"tasks": task_ids} if task_ids else {"filter": {"state": ALIVE, **filters}}
-    found = client_of(context).tasks_do("abort", **selection)
-    for one in found["results"]:
+    """Abort several tasks, or after a question all that match; your own without --owner or --all.
+
+    Ended tasks stay as they are.
+    """
+    client = client_of(context)
+    wanted = {"queue": queue, "policy": policy, "tag": tag, "q": name}
+    if bool(task_ids) == any((state, owner, is_all, *wanted.values())):
+        raise typer.BadParameter("Give ids of tasks, or --queue, --name, --state, --tag or --all.")
+    ids = list(task_ids or ())
+    if not ids:
+        filters = _filters(client, owner, is_all=is_all, state=state or LIVE, **wanted)
+        found = list(client.tasks(**filters, limit=PAGE))
+        ids = [task["id"] for task in found if task["state"] not in ENDED]
+        if ids and not is_sure:
+            _ask_before_abort(found)
+    results = []
+    for start in range(0, len(ids), MANY):
+        results += client.tasks_do("abort", tasks=ids[start : start + MANY])["results"]
+    if as_json:
+        say_json(results)
+    for one in [] if as_json else results:
         error = one["error"]
         said = f"{error['code']}: {error['detail']}" if error else one["state"]
         say(f"{one['task']}  {said}")
-    if found["is_more"]:
-        complain("More tasks match: run the command again.")
-    if found["failed"]:
+    if any(one["error"] for one in results):
         raise typer.Exit(1)
 
 
-def dequeue(context: typer.Context, task_id: TaskId) -> None:
-    """Take a waiting task out of its queue; it is a draft again."""
-    say(client_of(context).task_do(task_id, "dequeue")["state"])
+def _ask_before_abort(found: list[dict[str, Any]]) -> None:
+    states = sorted({task["state"] for task in found})
+    counts = [f"{sum(task['state'] == one for task in found)} {one}" for one in states]
+    typer.confirm(f"Abort {len(found)} tasks ({', '.join(counts)})?", abort=True, err=True)
 
 
-def hold(context: typer.Context, task_id: TaskId) -> None:
+def hold(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
     """Put a waiting task on hold: it keeps its place, and does not start."""
-    say(client_of(context).task_do(task_id, "hold")["state"])
+    answer(client_of(context).task_do(task_id, "hold"), "state", as_json=as_json)
 
 
-def release(context: typer.Context, task_id: TaskId) -> None:
+def release(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
     """End the hold of a waiting task."""
-    say(client_of(context).task_do(task_id, "release")["state"])
+    answer(client_of(context).task_do(task_id, "release"), "state", as_json=as_json)
 
 
-def enqueue_draft(context: typer.Context, task_id: TaskId, queue: QueueName) -> None:
+def dequeue(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
+    """Take a waiting task out of its queue; it is a draft again."""
+    answer(client_of(context).task_do(task_id, "dequeue"), "state", as_json=as_json)
+
+
+def enqueue_draft(
+    context: typer.Context, task_id: TaskId, queue: QueueName, *, as_json: Json = False
+) -> None:
     """Put a draft into a queue, such as a task that was dequeued."""
-    say(client_of(context).task_do(task_id, "enqueue", queue=queue)["state"])
+    answer(client_of(context).task_do(task_id, "enqueue", queue=queue), "state", as_json=as_json)
 
 
-def resume(context: typer.Context, task_id: TaskId) -> None:
+def resume(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
     """Put a paused or rejected task back into its queue."""
-    say(client_of(context).task_do(task_id, "resume")["state"])
+    answer(client_of(context).task_do(task_id, "resume"), "state", as_json=as_json)
 
 
-def run_again(
+def again(
     context: typer.Context,
     task_id: TaskId,
     *,
     queue: Annotated[str, typer.Option("--queue", "-q", help="Default: its last one.")] = "",
+    as_json: Json = False,
 ) -> None:
     """Enqueue an ended task again."""
     values = {"queue": queue} if queue else {}
-    say(client_of(context).task_do(task_id, "run-again", **values)["state"])
+    answer(client_of(context).task_do(task_id, "run-again", **values), "state", as_json=as_json)
+
+
+@task_options
+def edit(
+    context: typer.Context,
+    task_id: TaskId,
+    words: Annotated[
+        Optional[list[str]], typer.Argument(metavar="[-- COMMAND...]", help="Another command.")
+    ] = None,
+    *,
+    file: Annotated[
+        Optional[str],
+        typer.Option("--file", "-f", help="Changed fields in YAML or JSON; - is the input."),
+    ] = None,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Change a draft: the given fields, and nothing else."""
+    changes = {**(of_file(file) if file else {}), **described(options)}
+    if words:
+        changes["command"] = words
+    if not changes:
+        raise typer.BadParameter("Say what to change, such as --priority 2.")
+    answer(client_of(context).task_change(task_id, changes), "name", as_json=as_json)
 
 
 def priority(
@@ -158,14 +290,54 @@ def priority(
             metavar="PRIORITY", help="From -1000 to what the queue allows; higher starts first."
         ),
     ],
+    *,
+    as_json: Json = False,
 ) -> None:
     """Change the priority of a draft or a waiting task; prints the new one."""
-    say(str(client_of(context).task_do(task_id, "priority", priority=value)["priority"]))
+    found = client_of(context).task_do(task_id, "priority", priority=value)
+    answer(found, "priority", as_json=as_json)
 
 
-def change_queue(context: typer.Context, task_id: TaskId, queue: QueueName) -> None:
-    """Move a waiting task to another queue; prints its name."""
-    say(client_of(context).task_do(task_id, "change-queue", queue=queue)["queue"])
+def move(
+    context: typer.Context,
+    task_id: TaskId,
+    queue: Annotated[str, typer.Argument(metavar="[QUEUE]", help="Another queue.")] = "",
+    *,
+    to: Annotated[str, typer.Option(help="In its queue: top, up, down or bottom.")] = "",
+    before: Annotated[str, typer.Option(metavar="TASK", help="In its queue.")] = "",
+    after: Annotated[str, typer.Option(metavar="TASK", help="In its queue.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Move a waiting task to another queue, or inside its queue; prints the queue."""
+    if sum(map(bool, (queue, to, before, after))) != 1:
+        raise typer.BadParameter("Give a queue, --to, --before or --after: one of them.")
+    client = client_of(context)
+    if queue:
+        found = client.task_do(task_id, "change-queue", queue=queue)
+    elif to:
+        found = client.task_do(task_id, "reorder", move=to)
+    else:
+        values = {"move": "before" if before else "after", "other": before or after}
+        found = client.task_do(task_id, "reorder", **values)
+    answer(found, "queue", as_json=as_json)
+
+
+def _filters(client: "Client", owner: str, *, is_all: bool, **filters: str) -> dict[str, str]:
+    """The query parameters; the tasks of the user, unless others are wanted."""
+    wanted = owner or ("" if is_all else client.account()["username"])
+    return {name: value for name, value in {**filters, "owner": wanted}.items() if value}
+
+
+def _write_lines(source: str, text: str) -> None:
+    for line in plain(text).splitlines():
+        sys.stdout.write(f"{source}  {line}\n")
+    sys.stdout.flush()
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{amount} {key}" for key, amount in value.items())
+    return str(value)
 
 
 def _expected(found: dict[str, Any]) -> str:

@@ -5,21 +5,25 @@ from typing import Annotated, Any
 import typer
 
 from rpm_client.cli.access import client_of
-from rpm_client.cli.output import say, table
+from rpm_client.cli.output import Json, say, say_json, table
 
 GROUPS = "policy, pool, model, tier, profile, queue or owner."
 
 
-def show_status(context: typer.Context) -> None:
+def show_status(context: typer.Context, *, as_json: Json = False) -> None:
     """GPUs in use by pool and by policy, what runs and waits, and budgets of this month."""
     client = client_of(context)
+    pools, policies = list(client.pools()), list(client.policies())
+    if as_json:
+        say_json({"pools": pools, "policies": policies})
+        return
     rows = [
         {
             "name": f"pool {pool['name']}",
             "used": pool["current"]["used"].get("gpu", "0"),
             "of": pool["capacity"].get("gpu", "0"),
         }
-        for pool in client.pools()
+        for pool in pools
     ]
     rows += [
         {
@@ -31,7 +35,7 @@ def show_status(context: typer.Context) -> None:
             "budget": policy["budget"] or "-",
             **current(policy),
         }
-        for policy in client.policies()
+        for policy in policies
     ]
     heads = ("name", "used", "reserved", "of", "running", "waiting", "oldest", "spent", "budget")
     table(heads, rows)
@@ -44,10 +48,14 @@ def show_usage(
     since: Annotated[str, typer.Option(metavar="DAY", help="Such as 2026-11-01, in UTC.")] = "",
     until: Annotated[str, typer.Option(metavar="DAY", help="Default: today.")] = "",
     pool: Annotated[str, typer.Option(help="Only this pool, by name or id.")] = "",
+    as_json: Json = False,
 ) -> None:
     """GPU hours held in a time, by default the last 28 days."""
     wanted = {"by": by, "since": since, "until": until, "pool": pool}
     found = client_of(context).usage(**{name: value for name, value in wanted.items() if value})
+    if as_json:
+        say_json(found)
+        return
     say(f"GPU hours from {found['since']} to {found['until']}, by {found['by']}")
     lines = [*found["lines"], {"name": "total", "sums": found["total"], "before": found["before"]}]
     rows = [
