@@ -33,7 +33,8 @@ class PriorityHint:
     is_shown: bool
 
 
-def _priority_field(highest: int = PRIORITY, **given: Any) -> forms.IntegerField:
+def priority_field(highest: int = PRIORITY, **given: Any) -> forms.IntegerField:
+    """A priority up to the highest one that is allowed."""
     words = f"Enter a whole number from {-PRIORITY} to {highest}."
     return forms.IntegerField(
         label="Priority",
@@ -49,7 +50,7 @@ class PriorityForm(ConflictCheckForm):
 
     def __init__(self, data: Any = None, *, task: Task) -> None:
         super().__init__(data, initial={"priority": task.priority})
-        self.fields["priority"] = _priority_field(
+        self.fields["priority"] = priority_field(
             PRIORITY if task.queue is None else task.queue.max_priority,
             widget=forms.NumberInput({"autofocus": True}),
             show_hidden_initial=True,
@@ -129,7 +130,7 @@ class TaskForm(PageForm):
         max_length=32,
         help_text="Only where the profile lets a task bring its own request.",
     )
-    priority = _priority_field(required=False, initial=0)
+    priority = priority_field(required=False, initial=0)
     time_limit_min = forms.IntegerField(
         label="Time limit in minutes", required=False, min_value=1, max_value=500_000
     )

@@ -10,6 +10,7 @@ from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.dashboard.access import person
 from apps.dashboard.cards.task_filter_chips import filter_chips
 from apps.dashboard.cards.task_list import tabs
+from apps.dashboard.forms_bulk import VERBS
 from apps.dashboard.selectors.tasks import TaskFilter, task_counts
 from apps.nodes.selectors import nodes_visible_to
 
@@ -29,6 +30,7 @@ def task_list(request: HttpRequest) -> HttpResponse:
         "queues": queues_visible_to(user).order_by("name"),
         "policies": policies_visible_to(user),
         "nodes": nodes_visible_to(user).order_by("name"),
+        "bulk_verbs": [(verb, button) for verb, (button, _) in VERBS.items()],
     }
     return render(request, "pages/task_list.html", context)
 

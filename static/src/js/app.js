@@ -18,6 +18,7 @@ import orderForm from "./order-form.js";
 import resourceEditor from "./resource-editor.js";
 import searchDialog from "./search-dialog.js";
 import searchResults from "./search-results.js";
+import selectRows from "./select-rows.js";
 import staleParts from "./stale-parts.js";
 import submitOnChange from "./submit-on-change.js";
 import suggestedName from "./suggested-name.js";
@@ -47,6 +48,7 @@ const behaviours = {
   "resource-editor": resourceEditor,
   "search-dialog": searchDialog,
   "search-results": searchResults,
+  "select-rows": selectRows,
   "stale-parts": staleParts,
   "submit-on-change": submitOnChange,
   "suggested-name": suggestedName,

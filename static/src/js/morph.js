@@ -18,9 +18,10 @@ const ACTION = [
 const PREFIX = "action:";
 
 const keepOpen = {
-  // What the reader opened or typed stays as it is.
+  // What the reader opened, typed or selected stays as it is.
   beforeAttributeUpdated: (name, node) =>
-    !(name === "open" && ["DETAILS", "DIALOG"].includes(node.tagName)),
+    !(name === "open" && ["DETAILS", "DIALOG"].includes(node.tagName)) &&
+    !(name === "checked" && "keepChecked" in node.dataset),
 };
 
 /** Morph `old` into `fresh`, elements in one fragment; `style` is that of Idiomorph. */

@@ -98,8 +98,9 @@ PAGES_INSTALLATION = section(
     rule("/policies/<pk>/restrict/", TENANT, HIDE, relation=[TEAM]),
     rule("/policies/<pk>/restrict/ /settings/access/*", SIGNED - ADMINS - TENANT, HIDE, FORBID),
     rule("/policies/<pk>/*", TENANT, ALLOW, relation=[BELOW]),
-    # Another's test of a provider, and one that was never made, do not exist.
-    rule("/settings/identity/test/*", SIGNED, HIDE),
+    # Another's test of a provider, and one that was never made, do not exist; nor does a question
+    # about selected tasks without an action.
+    rule("/settings/identity/test/* /tasks/selected/", SIGNED, HIDE),
     rule(
         "/nodes/* /policies/new/ /policies/<pk>/edit/ /policies/<pk>/connect/ "
         "/policies/<pk>/queue-name/ /policies/<pk>/queues/* /policies/<pk>/delete/ "
