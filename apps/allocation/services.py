@@ -33,6 +33,7 @@ from apps.allocation.scenarios.storage import snapshot_pack
 from apps.core.crash_points import crash_point
 from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.nodes.models import Installation
+from apps.tasks.services.dependencies import dependencies_settle
 
 log = structlog.get_logger(__name__)
 
@@ -95,6 +96,7 @@ def _run_pass(*, waits: bool) -> PassOutcome:
             log.warning("pass.held", reason=RESTORED)
             return PassOutcome(ran=False, suspended=RESTORED)
         now = timezone.now()
+        dependencies_settle(now=now)
         loaded = _load(now)
         with _shown_alive():
             plan = ENGINE.decide(loaded.snapshot)

@@ -25,6 +25,7 @@ BODIES: tuple[tuple[str, Make], ...] = (
     ("* /api/v1/tasks/<pk>/change-queue/", _queue),
     ("* /api/v1/tasks/<pk>/priority/", lambda _w, _c: {"priority": 1}),
     ("* /api/v1/tasks/<pk>/idle-rule/", lambda _w, _c: {"is_exempt": True}),
+    ("PUT /api/v1/tasks/<pk>/dependencies/", lambda _w, _c: {"after": []}),
     ("* /api/v1/tasks/<pk>/reorder/", lambda _w, _c: {"move": "top"}),
     ("* /api/v1/tasks/check/", lambda w, c: {"name": "new", "command": ["x"], **_queue(w, c)}),
     ("POST /api/v1/tasks/bulk-actions/", lambda _w, _c: {"action": "hold", "tasks": []}),

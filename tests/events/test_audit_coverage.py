@@ -41,9 +41,9 @@ PASSWORD = "hunter2 that nobody guesses"
 # fmt: off
 TASK_LIFE = frozenset({
     "task_create", "task_change", "task_submit", "task_enqueue", "task_return",
-    "tasks_enqueue_many", "tasks_act", "task_dequeue", "task_hold", "task_release", "task_abort",
-    "task_run_again", "task_resume", "task_set_priority", "task_reorder", "task_change_queue",
-    "task_checkpoint", "owner_tasks_dequeue",
+    "tasks_enqueue_many", "tasks_act", "task_set_dependencies", "task_dequeue", "task_hold",
+    "task_release", "task_abort", "task_run_again", "task_resume", "task_set_priority",
+    "task_reorder", "task_change_queue", "task_checkpoint", "owner_tasks_dequeue",
 })
 ONLY_ASK = (
     "can_manage_queue", "check_can_manage_task", "document_preview", "draft_preview", "email_check",

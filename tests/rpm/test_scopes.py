@@ -24,7 +24,7 @@ View = Callable[..., Any]
 OPEN = ("api/v1/",)
 # What a credential that only reads, or only enqueues, may change although it changes things.
 WITH_READ = {"TokenView"}
-WITH_ENQUEUE = WITH_READ | {"TaskViewSet", "bulk_actions", "check"}
+WITH_ENQUEUE = WITH_READ | {"TaskViewSet", "bulk_actions", "check", "dependencies"}
 
 # Where a service account may act for the owner of a task; everywhere else it may not.
 WITH_ACTING = WITH_ENQUEUE - WITH_READ | {

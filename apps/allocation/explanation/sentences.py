@@ -319,6 +319,17 @@ def _admin_hold(_reason: Reason, _names: NameLookup) -> Sentence:
     )
 
 
+def _dependency(reason: Reason, names: NameLookup) -> Sentence:
+    found = [names.task(task) for one in reason.details for task in one.tasks]
+    what = _listed(_first(list(dict.fromkeys(found)), "task")) or "other tasks"
+    return Sentence(
+        f"It waits until {what} has ended."
+        if len(found) == 1
+        else f"It waits until {what} have ended.",
+        "It can start once they have ended as it needs; otherwise it is rejected.",
+    )
+
+
 _WORDS: dict[ReasonCode, Callable[[Reason, NameLookup], Sentence]] = {
     ReasonCode.DISABLED: _disabled,
     ReasonCode.PAUSED: _paused,
@@ -334,4 +345,5 @@ _WORDS: dict[ReasonCode, Callable[[Reason, NameLookup], Sentence]] = {
     ReasonCode.DRAINING: _draining,
     ReasonCode.ON_HOLD: _on_hold,
     ReasonCode.ADMIN_HOLD: _admin_hold,
+    ReasonCode.DEPENDENCY: _dependency,
 }

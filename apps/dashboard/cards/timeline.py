@@ -32,6 +32,7 @@ TASK_EVENTS: Mapping[str, tuple[str, str, str]] = {
     "task.moved": ("wait", "arrow-right", "Moved"),
     "task.priority": ("wait", "arrow-down-wide-narrow", "Priority changed"),
     "task.hold": ("warn", "pause", "Put on hold"),
+    "task.dependencies": ("wait", "workflow", "Dependencies changed"),
     "task.release": ("ok", "play", "Released"),
     "task.allocated": ("use", "cpu", "Allocated"),
     "task.running": ("use", "play", "Running"),

@@ -62,6 +62,7 @@ REASONS = {
     "protected": Word("wait", "shield-check", "Protected"),
     "on_hold": Word("warn", "pause", "On hold"),
     "admin_hold": Word("warn", "lock", "Admin hold"),
+    "dependency": Word("wait", "workflow", "Dependency"),
 }
 UNKNOWN_REASON = Word("wait", "hourglass", "Not checked yet")
 

@@ -1,6 +1,6 @@
 """Request bodies other than task descriptions."""
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -29,6 +29,17 @@ class ReorderBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     move: OrderMove
     other: UUID | None = None
+
+
+class DependencyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    task: UUID
+    when: Literal["ok", "failed", "any"] = "ok"
+
+
+class DependenciesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`after`: what the task waits for from now on; empty: nothing."""
+
+    after: list[DependencyBody]
 
 
 class IdleBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

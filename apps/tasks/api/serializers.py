@@ -6,6 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.tasks.lifecycle.states import AttemptState
+from apps.tasks.models.dependencies import DependencyKind, DependencyOutcome
 from apps.tasks.models.gpu_use import IDLE_PERCENT
 
 
@@ -94,6 +95,16 @@ class IdleRuleSerializer(serializers.Serializer[Any]):
     stop_at = serializers.DateTimeField(
         allow_null=True, help_text="When it is stopped at the earliest, if it stays idle."
     )
+
+
+class DependencySerializer(serializers.Serializer[Any]):
+    """Another task that has to end first; its id, name and state are null where it is hidden."""
+
+    task = serializers.UUIDField(allow_null=True)
+    name = serializers.CharField(allow_null=True)
+    state = serializers.CharField(allow_null=True)
+    when = serializers.ChoiceField(choices=DependencyKind.values)
+    outcome = serializers.ChoiceField(choices=DependencyOutcome.values)
 
 
 class AttemptSerializer(serializers.Serializer[Any]):

@@ -21,6 +21,7 @@ class Ineligibility(models.TextChoices):
 
     ON_HOLD = "on_hold", "on hold"
     ADMIN_HOLD = "admin_hold", "on hold by a manager"
+    DEPENDENCY = "dependency", "waiting for other tasks"
 
 
 class AttemptState(models.TextChoices):

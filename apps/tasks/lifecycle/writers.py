@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from apps.core.notifications import after_commit
@@ -22,8 +22,15 @@ from apps.tasks.models import (
     Attempt,
     IdleExemption,
     Task,
+    TaskDependency,
     TaskGroupPermission,
     TaskUserPermission,
+)
+from apps.tasks.models.dependencies import (
+    DECIDING_STATES,
+    DependencyKind,
+    DependencyOutcome,
+    outcome_of,
 )
 from apps.tasks.topics import task_topics
 
@@ -84,6 +91,7 @@ def task_transition(
         rows = rows.filter(generation=generation)
     if not _update(transition, rows, at, columns):
         return False
+    _dependencies_write(transition, [one.id for one in subjects])
     transition_record(transition, subjects, actor_id=actor_id)
     return True
 
@@ -138,6 +146,7 @@ def tasks_transition_without_events(
         changed = _update(transition, rows, None, columns)
         if changed and "queue_id" in transition.sets:
             _rules_of_drafts_end()
+            TaskDependency.objects.filter(task__queue=None).delete()
     return changed
 
 
@@ -200,6 +209,23 @@ def _update(
     moment = at or timezone.now()
     values = {**transition.sets, **dict.fromkeys(transition.stamps, moment), **(columns or {})}
     return rows.filter(state__in=transition.sources).update(state=transition.target, **values)
+
+
+def _dependencies_write(transition: TaskTransition, ids: Sequence[uuid.UUID]) -> None:
+    """Decide about what waits for these tasks, and forget what they waited for themselves.
+
+    Only rows of dependencies are written: the pass locks the tasks that wait.
+    """
+    if transition.target in DECIDING_STATES:
+        waiting = TaskDependency.objects.filter(after__in=ids, outcome=DependencyOutcome.WAITING)
+        met = [kind for kind in DependencyKind if outcome_of(kind, transition.target) == "met"]
+        outcome = Case(
+            When(when__in=met, then=Value(DependencyOutcome.MET.value)),
+            default=Value(DependencyOutcome.UNMET.value),
+        )
+        waiting.update(outcome=outcome, is_due=True)
+    if transition.sets.get("ineligible_code") == "":
+        TaskDependency.objects.filter(task__in=ids).delete()
 
 
 def _rules_end(moved: Iterable[TaskSubject], queue_id: int | None) -> None:

@@ -1,6 +1,7 @@
 """Tasks, their attempts, what those hold, and what they wrote."""
 
 from apps.tasks.models.attempts import Attempt, AttemptLog, HeldDevice, Member, PastTier
+from apps.tasks.models.dependencies import TaskDependency
 from apps.tasks.models.gpu_use import AttemptUse, DeviceUse, IdleExemption, IdleWarning
 from apps.tasks.models.node_use import NodeUse
 from apps.tasks.models.permissions import TaskGroupPermission, TaskUserPermission
@@ -20,6 +21,7 @@ __all__ = [
     "PastTier",
     "ReasonChange",
     "Task",
+    "TaskDependency",
     "TaskGroup",
     "TaskGroupPermission",
     "TaskUserPermission",

@@ -6,8 +6,9 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from apps.tasks.lifecycle.states import TaskState
-from apps.tasks.models import ReasonChange, Task, TaskGroup
+from apps.tasks.lifecycle.states import HOLDS, Ineligibility, TaskState
+from apps.tasks.models import ReasonChange, Task, TaskDependency, TaskGroup
+from apps.tasks.models.dependencies import DependencyOutcome
 
 # Positions further back are not counted exactly.
 FAR = 10_000
@@ -60,7 +61,7 @@ def queue_explanation(task: Task) -> QueueExplanation | None:
         return None
     position = queue_position(task)
     if task.ineligible_code:
-        reasons, at = ineligible_reasons(task), _ineligible_since(task)
+        reasons, at = _ineligible_reasons_in_full(task), _ineligible_since(task)
         return QueueExplanation(task.ineligible_code, reasons, position, at)
     task_group = TaskGroup.objects.get(pk=task.task_group_id)
     reasons = list(task_group.reason.get("reasons") or [])
@@ -76,6 +77,17 @@ def queue_explanation(task: Task) -> QueueExplanation | None:
 def ineligible_reasons(task: Task) -> list[dict[str, Any]]:
     """Why passes leave the task out, in the form in which passes store reasons."""
     return [{"code": task.ineligible_code, "details": []}] if task.ineligible_code else []
+
+
+def _ineligible_reasons_in_full(task: Task) -> list[dict[str, Any]]:
+    """With the tasks that it waits for, on hold or not."""
+    ahead = TaskDependency.objects.filter(task=task, outcome=DependencyOutcome.WAITING)
+    tasks = [str(pk) for pk in ahead.order_by("pk").values_list("after", flat=True)]
+    reasons = [one for one in ineligible_reasons(task) if one["code"] in HOLDS]
+    if tasks:
+        reasons.append({"code": Ineligibility.DEPENDENCY.value, "details": [{"tasks": tasks}]})
+    # A pass is about to release it.
+    return reasons or ineligible_reasons(task)
 
 
 def _ineligible_since(task: Task) -> datetime | None:

@@ -30,6 +30,7 @@ from apps.tasks.models import (
     NodeUse,
     ReasonChange,
     Task,
+    TaskDependency,
 )
 from apps.tasks.models.gpu_use import SAMPLES_DAYS
 
@@ -284,6 +285,8 @@ def _tasks_delete(batch: Sequence[Any]) -> int:
         ).delete()
         Attempt.objects.filter(pk__in=attempts).delete()
         ReasonChange.objects.filter(task__in=tasks).delete()
+        edges = Q(task__in=tasks) | Q(after__in=tasks)
+        TaskDependency.objects.filter(edges).delete()
         IdempotencyKey.objects.filter(task_id__in=tasks).delete()
         ids = [str(pk) for pk in (*tasks, *attempts)]
         _delete(Event.objects.filter(object_type__in=OF_TASKS, object_id__in=ids))
@@ -305,13 +308,16 @@ def _delete(events: QuerySet[Event]) -> int:
 
 
 def _is_needed() -> Q:
-    """Whether a node, a live attempt or the sums of usage still need the task."""
+    """Whether a node, a live attempt, a waiting task or the sums of usage still need the task."""
     live = Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES)
     untold = Q(is_acknowledged=False, node__isnull=False, node__removed_at=None)
     sampled = DeviceUse.objects.filter(is_booked=False)
     unsettled = Member.objects.filter(Q(released_at=None) | untold)
+    # Also one whose end no pass has acted on.
+    waiting = TaskDependency.objects.filter(Q(outcome="waiting") | Q(is_due=True))
     return (
-        Q(attempts__in=live)
+        Q(pk__in=waiting.filter(task__state="queued").values("after"))
+        | Q(attempts__in=live)
         | Q(attempts__in=Attempt.objects.filter(is_booked=False))
         | Q(attempts__in=sampled.values("held__member__attempt"))
         | Q(attempts__in=unsettled.values("attempt"))

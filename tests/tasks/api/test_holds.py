@@ -1,5 +1,7 @@
 """Holding and releasing tasks through REST."""
 
+from typing import Any
+
 import pytest
 
 from apps.accounts.models import User
@@ -24,6 +26,36 @@ def test_a_task_is_held_and_released_by_its_owner(
     explained = client.get(f"{path}explain/").json()
     assert (explained["code"], explained["position"]) == ("on_hold", 1)
     assert post(client, f"{path}release/").json()["hold"] is False
+
+
+def test_a_task_waits_for_others_as_its_owner_says(
+    api_as: As, alice: User, bob: User, charlie: User, example: Example
+) -> None:
+    client = api_as(alice)
+    first, second = (post(client, body=wanted(example)).json()["id"] for _ in range(2))
+    path, after = f"{TASKS}{second}/dependencies/", [{"task": first, "when": "any"}]
+
+    def put(who: User, body: object) -> Any:
+        return api_as(who).put(path, body, format="json")
+
+    assert [put(who, {"after": after}).status_code for who in (alice, bob, charlie)] == [
+        200,
+        403,
+        404,
+    ]
+    (row,) = client.get(path).json()
+    assert (row["task"], row["state"], row["when"], row["outcome"]) == (
+        first,
+        "queued",
+        "any",
+        "waiting",
+    )
+    assert client.get(f"{TASKS}{second}/explain/").json()["code"] == "dependency"
+    bad = put(alice, {"after": [{"task": first, "when": "soon"}]})
+    assert list(bad.json()["fields"]) == ["after.0.when"]
+    itself = put(alice, {"after": [{"task": second}]})
+    assert itself.json()["fields"] == {"after.0.task": "is this task itself"}
+    assert put(alice, {"after": []}).json() == []
 
 
 def test_a_new_task_may_be_on_hold(api_as: As, alice: User, example: Example) -> None:

@@ -32,10 +32,11 @@ class ReasonCode(StrEnum):
     PROTECTED = "protected"
     ON_HOLD = "on_hold"
     ADMIN_HOLD = "admin_hold"
+    DEPENDENCY = "dependency"
 
 
 # Of tasks that passes leave out: no pass gives these reasons.
-INELIGIBLE_CODES = frozenset({ReasonCode.ON_HOLD, ReasonCode.ADMIN_HOLD})
+INELIGIBLE_CODES = frozenset({ReasonCode.ON_HOLD, ReasonCode.ADMIN_HOLD, ReasonCode.DEPENDENCY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Detail:
     * draining: `pool`, `tasks` that have to stop first
     * protected: `pool`, `tasks`, `until_us`
     * on_hold, admin_hold: nothing
+    * dependency: `tasks` that have to end first
     """
 
     pool: Id | None = None
