@@ -28,6 +28,8 @@ class Bound:
 _CHANNEL = "execution/transport/test_channel.py"
 _UNASKED = "test_what_a_node_sends_unasked_and_in_one_packet_is_bounded"
 _ENQUEUE = "tasks/services/test_submission.py"
+_DRAFTS = f"{_ENQUEUE}::test_drafts_of_one_person_are_bounded"
+_WAITING = "tasks/services/test_arrays.py::test_a_large_array_is_enqueued_with_one_insert"
 _DEFENCES = "rpm/test_defences.py"
 _BODIES = "core/test_bodies.py"
 _SERVER = "rpm/test_asgi_server.py"
@@ -39,12 +41,7 @@ _PATTERNS = "accounts/test_preferences.py::test_a_list_of_patterns_is_taken_at_e
 _PATHS = f"{_DEFENCES}::test_each_path_takes_what_it_needs_and_less_from_who_is_not_signed_in"
 
 BOUNDS = (
-    Bound(
-        "person",
-        "drafts",
-        "RPM_DRAFTS_PER_PERSON",
-        f"{_ENQUEUE}::test_drafts_of_one_person_are_bounded",
-    ),
+    Bound("person", "drafts", "RPM_DRAFTS_PER_PERSON", _DRAFTS),
     Bound(
         "person",
         "tasks that wait in one queue",
@@ -196,6 +193,8 @@ BOUNDS = (
     Bound("request", "characters of a tag", "apps.tasks.task_spec:TAG_LENGTH", _DESCRIBED),
     Bound("request", "volumes of a task", "apps.tasks.task_spec:VOLUMES", _DESCRIBED),
     Bound("request", "replicas of a task", "apps.tasks.task_spec:REPLICAS", _DESCRIBED),
+    Bound("request", "elements of an array", "apps.tasks.task_spec:ARRAY", _DESCRIBED),
+    Bound("array", "stored elements that wait", "apps.tasks.services.arrays:WAITING", _WAITING),
     Bound("request", "retries of a task", "apps.tasks.task_spec:RETRIES", _DESCRIBED),
     Bound("request", "bytes of a command", "apps.core.containers:COMMAND_BYTES", _DESCRIBED),
     Bound("request", "bytes of one argument", "apps.core.containers:ARGUMENT_BYTES", _DESCRIBED),

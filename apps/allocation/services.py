@@ -33,6 +33,7 @@ from apps.allocation.scenarios.storage import snapshot_pack
 from apps.core.crash_points import crash_point
 from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.nodes.models import Installation
+from apps.tasks.services.arrays import arrays_advance
 from apps.tasks.services.dependencies import dependencies_settle
 
 log = structlog.get_logger(__name__)
@@ -81,6 +82,7 @@ def run_pass(*, waits: bool = False) -> PassOutcome:
             tick.
     """
     try:
+        arrays_advance()
         return _run_pass(waits=waits)
     except Exception as error:
         _note_failure(error)

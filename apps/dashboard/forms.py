@@ -56,6 +56,7 @@ def add_errors(form: forms.Form, error: RpmError) -> None:
     """Show each error at the field that it names; others above the form."""
     near = {"request": "gpu", "time_limit_s": "time_limit_min", "metadata": "metadata_file"}
     near |= {"valid_from": "day", "abort_callback": "abort_script"}
+    near |= {"array": "array_size", "array.limit": "array_limit"}
     near |= {"abort_callback.timeout_s": "abort_timeout_s"}
     is_placed = False
     for name, problem in error.fields.items():

@@ -9,7 +9,7 @@ from apps.access.selectors import queues_open_to
 from apps.accounts.models import User
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms_base import PageForm
-from apps.dashboard.forms_tasks import priority_field
+from apps.dashboard.forms_priority import priority_field
 from apps.tasks.models import Task
 from apps.tasks.services.bulk_actions import BulkAction, BulkVerb
 

@@ -1,8 +1,7 @@
-"""The forms of tasks: a new one, a draft, and a priority."""
+"""The forms of tasks: a new one, and a draft."""
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -14,48 +13,14 @@ from apps.core.containers import CALLBACK_S
 from apps.core.errors import RpmError
 from apps.core.keyring import HIDDEN
 from apps.dashboard.forms import add_errors
-from apps.dashboard.forms_base import ConflictCheckForm, PageForm
-from apps.policies.models import Queue
+from apps.dashboard.forms_base import PageForm
+from apps.dashboard.forms_priority import PriorityHint, priority_field, priority_words
 from apps.tasks.models import Task
 from apps.tasks.redaction import hide_values, keep_hidden_values, redact
 from apps.tasks.selectors.secrets import task_secrets
-from apps.tasks.task_spec import PRIORITY, REPLICAS, RETRIES, VOLUME_LENGTH, TaskSpec, spec_of
+from apps.tasks.task_spec import ARRAY, REPLICAS, RETRIES, VOLUME_LENGTH, TaskSpec, spec_of
 
 _MONO = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "autocapitalize": "off"})
-
-
-@dataclass(frozen=True, slots=True)
-class PriorityHint:
-    """What the field of the priority says while a queue is chosen."""
-
-    queue: str
-    words: str
-    is_shown: bool
-
-
-def priority_field(highest: int = PRIORITY, **given: Any) -> forms.IntegerField:
-    """A priority up to the highest one that is allowed."""
-    words = f"Enter a whole number from {-PRIORITY} to {highest}."
-    return forms.IntegerField(
-        label="Priority",
-        min_value=-PRIORITY,
-        max_value=highest,
-        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), words),
-        **given,
-    )
-
-
-class PriorityForm(ConflictCheckForm):
-    """Another priority for a task, up to the highest one of its queue."""
-
-    def __init__(self, data: Any = None, *, task: Task) -> None:
-        super().__init__(data, initial={"priority": task.priority})
-        self.fields["priority"] = priority_field(
-            PRIORITY if task.queue is None else task.queue.max_priority,
-            widget=forms.NumberInput({"autofocus": True}),
-            show_hidden_initial=True,
-            help_text=priority_words(task.queue),
-        )
 
 
 class TextField(forms.CharField):
@@ -92,11 +57,13 @@ FORM_FIELDS: Mapping[str, tuple[str, ...]] = {
     "abort_callback": ("abort_script", "abort_language", "abort_timeout_s"),
     "tags": ("tags",),
     "hold": ("hold",),
+    "array": ("array_size", "array_limit"),
 }
 # Below *More*, in the order of the page.
 MORE = (
     *("working_dir", "amounts", "replicas", "volumes", "checkpoint_volume", "retries", "hold"),
     *("is_restartable", "secrets", "abort_script", "abort_language", "abort_timeout_s", "tags"),
+    *("array_size", "array_limit"),
 )
 _PLAIN = {"spellcheck": "false", "autocapitalize": "off"}
 
@@ -194,6 +161,20 @@ class TaskForm(PageForm):
     )
     tags = TextField(label="Tags", required=False, help_text="One per line.")
     hold = forms.BooleanField(label="On hold", required=False, help_text="Until it is released.")
+    array_size = forms.IntegerField(
+        label="Elements of an array",
+        required=False,
+        min_value=1,
+        max_value=ARRAY,
+        help_text="Equal tasks, each with its RPM_ARRAY_INDEX, from 0. Empty: one task.",
+    )
+    array_limit = forms.IntegerField(
+        label="Elements at once",
+        required=False,
+        min_value=1,
+        max_value=ARRAY,
+        help_text="Empty: as many as can run.",
+    )
 
     def __init__(self, *args: Any, user: User, source: Task | None = None, **kwargs: Any) -> None:
         """`source` is the user's own task whose hidden values stay as they are."""
@@ -277,6 +258,7 @@ class TaskForm(PageForm):
             "request": self._request_values(),
             "time_limit_s": minutes * 60 if minutes else None,
             "abort_callback": self._callback_values(),
+            "array": self._array_values(),
         }
 
     def _variables(self) -> dict[str, dict[str, str]]:
@@ -305,6 +287,11 @@ class TaskForm(PageForm):
             "language": given["abort_language"] or "bash",
             "timeout_s": given["abort_timeout_s"] or 60,
         }
+
+    def _array_values(self) -> dict[str, int] | None:
+        given = {"size": "array_size", "limit": "array_limit"}
+        array = {name: self.cleaned_data[field] for name, field in given.items()}
+        return {name: value for name, value in array.items() if value} or None
 
     def spec(self) -> TaskSpec | None:
         """What the services take; None, with sentences at the fields, where it will not do."""
@@ -367,6 +354,9 @@ def task_values(task: Task) -> dict[str, Any]:
         "tags": "\n".join(spec.tags),
         "hold": spec.hold,
     }
+    # A copy of an element is a task of its own.
+    if spec.array is not None and task.array_id is None:
+        values |= {"array_size": spec.array.size, "array_limit": spec.array.limit}
     if callback is not None:
         values |= {"abort_script": callback.script, "abort_language": callback.language}
         values["abort_timeout_s"] = callback.timeout_s
@@ -385,12 +375,3 @@ def _pairs(text: str) -> dict[str, str]:
     lines: Iterable[str] = (line for line in text.split("\n") if line.strip())
     pairs = (line.partition("=") for line in lines)
     return {name.strip(): value for name, _equals, value in pairs}
-
-
-def priority_words(queue: Queue | None) -> str:
-    """What the field of a priority says about the queue; None: there is none yet."""
-    if queue is None:
-        return f"From {-PRIORITY} to what the queue allows. Higher priorities start first."
-    return (
-        f"From {-PRIORITY} to {queue.max_priority} in {queue.name}. Higher priorities start first."
-    )

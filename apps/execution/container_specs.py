@@ -140,6 +140,12 @@ def _rpm_variables(member: Member, spec: TaskSpec, *, is_resumed: bool) -> dict[
         "RPM_ATTEMPT": str(attempt.generation),
         "RPM_RESUME": "1" if is_resumed else "0",
     }
+    if spec.array is not None:
+        variables |= {
+            "RPM_ARRAY_ID": str(attempt.task.array_id),
+            "RPM_ARRAY_INDEX": str(attempt.task.array_index),
+            "RPM_ARRAY_SIZE": str(spec.array.size),
+        }
     if spec.checkpoint_volume:
         variables["RPM_CHECKPOINT_DIR"] = _checkpoint_dir(member, spec.checkpoint_volume)
     if attempt.replicas > 1:

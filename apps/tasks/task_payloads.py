@@ -1,6 +1,6 @@
 """The REST payload of a task, the same on the fast path and the standard path."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -43,6 +43,12 @@ class TaskSummary(msgspec.Struct, frozen=True):
     submitted_at: datetime | None
     changed_at: datetime
     ended_at: datetime | None
+    array_id: Annotated[UUID | None, Meta(description="Of an element: its array.")]
+    array_index: int | None
+    array_counts: Annotated[
+        dict[str, int] | None,
+        Meta(description="Of an array: its elements by state; `left` are not stored yet."),
+    ]
 
 
 # The whole task: the fields beyond the summary are null for users who may not read its content.
@@ -56,12 +62,15 @@ TaskDetail = msgspec.defstruct(
     bases=(TaskSummary,),
     frozen=True,
 )
+ArrayCounts = Mapping[UUID, dict[str, int]]
+NO_COUNTS: ArrayCounts = {}
+ARRAY = ("array_id", "array_index", "array_counts")
 SUMMARY = TaskSummary.__struct_fields__
 DETAILS = TaskDetail.__struct_fields__[len(SUMMARY) :]
 
 
-def task_summary(task: Task) -> dict[str, Any]:
-    """A row of a list; needs `owner` and `queue` loaded."""
+def task_summary(task: Task, counts: ArrayCounts = NO_COUNTS) -> dict[str, Any]:
+    """A row of a list; needs `owner` and `queue` loaded, and the counts of arrays."""
     queue = task.queue
     derived = {
         "submitted_at": task.waits_since,
@@ -69,17 +78,20 @@ def task_summary(task: Task) -> dict[str, Any]:
         "owner": task.owner.username,
         "queue": queue.name if queue is not None else None,
         "policy_id": queue.policy_id if queue is not None else None,
+        "array_counts": counts.get(task.pk),
     }
     return {name: derived[name] if name in derived else getattr(task, name) for name in SUMMARY}
 
 
-def task_detail(task: Task, *, has_content: bool) -> dict[str, Any]:
+def task_detail(
+    task: Task, *, has_content: bool, counts: ArrayCounts = NO_COUNTS
+) -> dict[str, Any]:
     """The whole task; its content is null for users who may not read it, secrets are hidden."""
     if not has_content:
-        return {**task_summary(task), **dict.fromkeys(DETAILS)}
+        return {**task_summary(task, counts), **dict.fromkeys(DETAILS)}
     spec = task.spec
     return {
-        **task_summary(task),
+        **task_summary(task, counts),
         "state_detail": task.state_detail,
         **_content(spec, task.owner.redacted_variables),
         "secrets": hide_values(task.secrets),
@@ -105,7 +117,7 @@ def stored_task_detail(stored: StoredTask, spec: TaskSpec) -> dict[str, Any]:
         "request": stored.shape.request,
         **dict.fromkeys(("created_at", "submitted_at", "changed_at"), stored.at),
         **dict.fromkeys(("generation", "preemptions", "failures"), 0),
-        **dict.fromkeys(("exit_code", "ended_at")),
+        **dict.fromkeys(("exit_code", "ended_at", *ARRAY)),
     }
     return {
         **{name: facts[name] if name in facts else getattr(spec, name) for name in SUMMARY},

@@ -38,6 +38,7 @@ TAG_LENGTH = 100
 VOLUMES = 64
 VOLUME_LENGTH = 63
 REPLICAS = 4096
+ARRAY = 10_000
 RETRIES = 100
 PRIORITY = 1000
 YEAR_S = 366 * 86_400
@@ -67,6 +68,13 @@ def _bounded(low: int, high: int, words: str = "") -> Meta:
 def _sized(most: int, words: str = "") -> Meta:
     """The length of a text of printable characters, checked with all other fields."""
     return Meta(description=words or None, extra_json_schema={"maxLength": most})
+
+
+class ArraySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Equal tasks that differ in their index, from 0; `limit` of them run at once, null: all."""
+
+    size: Annotated[int, _bounded(1, ARRAY)]
+    limit: Annotated[int | None, _bounded(1, ARRAY)] = None
 
 
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,6 +113,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     abort_callback: AbortCallback | None = None
     tags: list[str] = []
     hold: Annotated[bool, Meta(description="It waits until it is released.")] = False
+    array: ArraySpec | None = None
 
     def __post_init__(self) -> None:
         if self.image and not image_problems(self.image):
@@ -137,6 +146,11 @@ _BOUNDS = {
     name: (meta["minimum"], meta["maximum"]) for name, meta in _METAS.items() if "minimum" in meta
 }
 _LENGTHS = {name: meta["maxLength"] for name, meta in _METAS.items() if "maxLength" in meta}
+# The fields of the fields that are objects themselves.
+_NESTED = {
+    "abort_callback": AbortCallback.__struct_fields__,
+    "array": ArraySpec.__struct_fields__,
+}
 _decoder = msgspec.json.Decoder(TaskSpec)
 
 
@@ -197,7 +211,7 @@ def type_error(
     text = _AT.sub("", message)
     unknown, missing = _UNKNOWN.search(text), _MISSING.search(text)
     if unknown:
-        known = AbortCallback.__struct_fields__ if path else fields
+        known = _NESTED.get(path, fields)
         near = nearest(unknown["name"], known)
         path = f"{path}.{unknown['name']}".strip(".")
         problem = f"is not a known field; did you mean {near!r}?"
@@ -229,6 +243,7 @@ def check(spec: TaskSpec) -> None:
         **working_dir_problems(spec.working_dir),
         **_numbers(spec),
         **_callback(spec.abort_callback),
+        **_array(spec.array),
         **_words("tags", spec.tags, most=TAGS, length=TAG_LENGTH),
         **_words("volumes", spec.volumes, most=VOLUMES, length=VOLUME_LENGTH),
     }
@@ -339,6 +354,16 @@ def _callback(callback: AbortCallback | None) -> dict[str, str]:
     if not 1 <= callback.timeout_s <= CALLBACK_S:
         return {"abort_callback.timeout_s": f"must lie between 1 and {CALLBACK_S}"}
     return {}
+
+
+def _array(array: ArraySpec | None) -> dict[str, str]:
+    if array is None:
+        return {}
+    return {
+        f"array.{name}": f"is {value}: it must lie between 1 and {ARRAY}"
+        for name, value in (("size", array.size), ("limit", array.limit))
+        if value is not None and not 1 <= value <= ARRAY
+    }
 
 
 def _words(field: str, words: list[str], *, most: int, length: int) -> dict[str, str]:

@@ -47,6 +47,7 @@ SPEC = {
     "abort_callback": {"script": "save", "language": "python", "timeout_s": 9},
     "tags": ["night", "a tag"],
     "hold": True,
+    "array": {"size": 8, "limit": 2},
 }
 
 

@@ -14,6 +14,7 @@ from apps.core.containers import (
 )
 from apps.core.errors import BadInput
 from apps.tasks.task_spec import (
+    ARRAY,
     NAME_LENGTH,
     REPLICAS,
     RETRIES,
@@ -67,6 +68,7 @@ def variables(total: int) -> dict[str, str]:
             {"script": "x" * SCRIPT_BYTES},
             {"script": "x" * (SCRIPT_BYTES + 1)},
         ),
+        ("array", {"size": ARRAY}, {"size": ARRAY + 1}),
         ("tags", numbered(TAGS), numbered(TAGS + 1)),
         ("tags", ["x" * TAG_LENGTH], ["x" * (TAG_LENGTH + 1)]),
         ("volumes", numbered(VOLUMES), numbered(VOLUMES + 1)),

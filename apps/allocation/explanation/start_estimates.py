@@ -81,8 +81,11 @@ class ExpectedStart:
 
 
 def expected_start(task: Task) -> ExpectedStart | None:
-    """When `task` will probably start, computed at most once a minute; None: it does not wait."""
-    if task.state != TaskState.QUEUED or task.task_group is None:
+    """When `task` will probably start, computed at most once a minute; None: it does not wait.
+
+    An array itself never starts; its elements have estimates of their own.
+    """
+    if task.state != TaskState.QUEUED or task.task_group is None or task.array_count is not None:
         return None
     code = task.ineligible_code or task.task_group.reason_code
     if code in _NOT_CAPACITY or is_suspended():
@@ -136,7 +139,10 @@ def _estimated(task: Task) -> Estimate | NoEstimate | None:
 def _limits_before(task: Task) -> LimitsByTask:
     """Its equals in order up to itself, with time of submission and limit in seconds."""
     equals = Task.objects.filter(
-        task_group=task.task_group_id, state=TaskState.QUEUED, ineligible_code=""
+        task_group=task.task_group_id,
+        state=TaskState.QUEUED,
+        ineligible_code="",
+        array_count=None,
     )
     upto = Q(submitted_at__lt=task.submitted_at) | Q(
         submitted_at=task.submitted_at, pk__lte=task.pk

@@ -25,11 +25,8 @@ def load_with_queued_counts(*, now_us: int) -> LoadedSnapshot:
 
 def queued_counts() -> Mapping[int, int]:
     """Eligible waiting tasks by the id of their group; one query, answered from an index."""
-    rows = (
-        Task.objects.filter(state=TaskState.QUEUED, ineligible_code="")
-        .order_by()
-        .values_list("task_group_id")
-    )
+    tasks = Task.objects.filter(state=TaskState.QUEUED, ineligible_code="", array_count=None)
+    rows = tasks.order_by().values_list("task_group_id")
     return defaultdict(int, {pk or 0: count for pk, count in rows.annotate(Count("pk"))})
 
 

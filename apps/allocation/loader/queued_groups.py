@@ -1,4 +1,4 @@
-"""Waiting work: of every group only the tasks that could start now.
+"""Waiting work: of every group only the tasks that could start now, never an array itself.
 
 What is behind them waits for them whatever happens, so the cost of a pass follows what can
 run and not what waits.
@@ -24,7 +24,7 @@ _HEADS_POSTGRESQL = """
     CROSS JOIN LATERAL (
         SELECT id, submitted_at FROM tasks_task
         WHERE task_group_id = wanted.task_group_id AND state = 'queued'
-            AND ineligible_code = ''
+            AND ineligible_code = '' AND array_count IS NULL
         ORDER BY submitted_at, id LIMIT wanted.most
     ) AS head
 """
@@ -33,7 +33,8 @@ _HEADS_SQLITE = """
         SELECT task_group_id, id, submitted_at, row_number() OVER (
             PARTITION BY task_group_id ORDER BY submitted_at, id
         ) AS place
-        FROM tasks_task WHERE state = 'queued' AND ineligible_code = ''
+        FROM tasks_task
+        WHERE state = 'queued' AND ineligible_code = '' AND array_count IS NULL
     ) WHERE place <= %s
 """
 

@@ -99,7 +99,10 @@ def _try(actor: User, spec: TaskSpec) -> _TriedTask:
         task = task_submit(actor=actor, spec=spec)
         ahead = queue_position(task) - 1
         equals = Task.objects.filter(
-            task_group=task.task_group_id, state=TaskState.QUEUED, ineligible_code=""
+            task_group=task.task_group_id,
+            state=TaskState.QUEUED,
+            ineligible_code="",
+            array_count=None,
         ).exclude(pk=task.pk)
         tried = _TriedTask(task, task.task_group, ahead, equals.order_by()[:FAR].count())
         transaction.set_rollback(True)

@@ -108,7 +108,7 @@ def load_overview(user: User, _key: str) -> Overview:
         free=None if limit is None else max(limit - usage.total, 0),
         waiting=waiting,
         own_running=states.filter(state__in=ADMITTED_STATES).count(),
-        own_waiting=states.filter(state=TaskState.QUEUED).count(),
+        own_waiting=states.filter(state=TaskState.QUEUED, array_count=None).count(),
         restore_banner=restore_banner() if is_admin(user) else None,
         is_admin=is_admin(user),
         topics=(

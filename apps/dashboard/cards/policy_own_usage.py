@@ -54,7 +54,9 @@ def load_policy_own_usage(user: User, key: str) -> PolicyOwnUsage | None:
     attempts = live_attempts(Q(policy__in=family, task__owner=user))
     usage = sum(one.gpu for one in attempts)
     limit = quantities_milli(policy.user_limit or {}).get(GPU)
-    tasks = Task.objects.filter(owner=user, queue__policy__in=family, state=TaskState.QUEUED)
+    tasks = Task.objects.filter(
+        owner=user, queue__policy__in=family, state=TaskState.QUEUED, array_count=None
+    )
     first = tasks.select_related("task_group", "queue__profile").order_by("submitted_at", "pk")[
         :MOST
     ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from apps.access.selectors import pools_visible_to, profiles_visible_to
 from apps.accounts.models import User
 from apps.allocation.explanation.names import ANOTHER_POOL
-from apps.dashboard.selectors.tasks import TaskFilter
+from apps.dashboard.selectors.tasks import TaskFilter, visible_task
 
 _QUOTAS = {"reserved": "Within reservations", "over": "Over quota"}
 _OF_ONE_POLICY = {"reserved": "Within own reservation", "over": "Beyond own reservation"}
@@ -34,6 +34,9 @@ def filter_chips(user: User, wanted: TaskFilter) -> list[FilterChip]:
         # Tasks of one policy are held against its own reservation, as its figures are.
         words = _OF_ONE_POLICY if wanted.policy is not None else _QUOTAS
         found.append(("quota", wanted.quota, words[wanted.quota]))
+    if wanted.array is not None:
+        array = visible_task(user, str(wanted.array))
+        found.append(("array", str(wanted.array), f"Array {array.name}" if array else "Array"))
     return [
         FilterChip(name, value, text, wanted.first_page(**{name: ""}))
         for name, value, text in found

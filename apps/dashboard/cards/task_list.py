@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from apps.accounts.models import User
+from apps.dashboard.cards.words import elements_in_words
 from apps.dashboard.live import Sharing, card
 from apps.dashboard.selectors.tasks import MOST_COUNTED, VIEWS, TaskFilter, tasks_page
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import IdleWarning, Task
+from apps.tasks.selectors.arrays import array_counts
 from apps.tasks.selectors.idle_attempts import idle_warnings_of
 
 PAGE = 50
@@ -20,6 +22,7 @@ class TaskRow:
     reason_code: str
     is_own: bool
     idle: IdleWarning | None
+    elements: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,17 @@ def load_task_list(user: User, key: str) -> TaskList:
     wanted = TaskFilter.parse(key)
     shown, older = tasks_page(user, wanted, PAGE)
     idle = idle_warnings_of(running_of(shown))
+    counts = array_counts(shown)
     return TaskList(
         wanted=wanted,
         rows=tuple(
-            TaskRow(task, _code(task), task.owner_id == user.pk, idle.get(task.pk))
+            TaskRow(
+                task,
+                _code(task),
+                task.owner_id == user.pk,
+                idle.get(task.pk),
+                elements_in_words(counts.get(task.pk, {})),
+            )
             for task in shown
         ),
         older=older,

@@ -28,6 +28,7 @@ from apps.dashboard.cards.words import (
     STOPPED,
     TASK_STATES,
     Word,
+    elements_in_words,
 )
 from apps.dashboard.live import Sharing, card
 from apps.dashboard.selectors.pools import simulated_pools
@@ -42,6 +43,7 @@ from apps.tasks.lifecycle.states import (
     TaskState,
 )
 from apps.tasks.models import Attempt, IdleWarning, Task
+from apps.tasks.selectors.arrays import array_counts
 from apps.tasks.selectors.idle_attempts import idle_warnings_of
 from apps.tasks.selectors.visibility import (
     TaskPermissions,
@@ -71,6 +73,7 @@ class TaskHead:
     topics: tuple[str, ...]
     announce: str
     may_release: bool
+    elements: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -169,6 +172,7 @@ def load_task_head(user: User, key: str) -> TaskHead | None:
         topics=(f"task.{task.pk}",),
         announce=f"{task.name}: {TASK_STATES[task.state].text}",
         may_release=may_release(user, task),
+        elements=elements_in_words(array_counts([task]).get(task.pk, {})),
     )
 
 
@@ -210,7 +214,8 @@ def load_task_summary(user: User, key: str) -> TaskSummaryCard | None:
         _attempt_row(attempt, found.names, sees_placements=permissions.content)
         for attempt in reversed(task_history(task).attempts)
     ]
-    has_reason = task.state == TaskState.QUEUED or found.reasons
+    # An array of which nothing is queued has no reason to wait: its elements run.
+    has_reason = found.reasons or (task.state == TaskState.QUEUED and task.array_count is None)
     return TaskSummaryCard(
         task=task,
         permissions=permissions,

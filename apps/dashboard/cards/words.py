@@ -1,6 +1,6 @@
 """The labels, colours and icons of states and reasons: one table each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -106,3 +106,10 @@ def joined(parts: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`; empty for none."""
     *before, last = parts or ("",)
     return f"{', '.join(before)} and {last}" if before else last
+
+
+def elements_in_words(counts: Mapping[str, int]) -> str:
+    """The elements of an array, such as `3 running, 97 left`; empty for any other task."""
+    return ", ".join(
+        f"{counts[word]} {word}" for word in (*TASK_STATES, "left") if counts.get(word)
+    )

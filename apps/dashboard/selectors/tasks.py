@@ -77,6 +77,8 @@ class TaskFilter:
     since: date | None = None
     until: date | None = None
     sort: str = "newest"
+    # The elements of this array, which the list leaves out otherwise.
+    array: UUID | None = None
     before: UUID | None = None
     # With `before`, where ended tasks are listed: when that one ended.
     before_at: datetime | None = None
@@ -104,6 +106,7 @@ class TaskFilter:
             since=_day(given.get("since")),
             until=_day(given.get("until")),
             sort="oldest" if given.get("sort") == "oldest" else "newest",
+            array=_uuid(given.get("array")),
             before=before,
             before_at=_moment(given.get("before_at")),
             part=part if before and part < len(PARTS.get(view, ((),))) else 0,
@@ -126,6 +129,7 @@ class TaskFilter:
             "since": self.since.isoformat() if self.since else "",
             "until": self.until.isoformat() if self.until else "",
             "sort": "" if self.sort == "newest" else self.sort,
+            "array": str(self.array or ""),
             "before": str(self.before or ""),
             "before_at": self.before_at.isoformat() if self.before_at else "",
             "part": str(self.part or ""),
@@ -196,6 +200,9 @@ def tasks_matching(user: User, wanted: TaskFilter) -> QuerySet[Task]:
         "name__icontains": wanted.name,
     }
     tasks = tasks.filter(_at_place(user, wanted), **_present(given))
+    # Only elements of an array are somewhere; any other list has a row for the whole array.
+    if wanted.array is not None or not (wanted.pool or wanted.quota or wanted.node):
+        tasks = tasks.filter(array=wanted.array)
     return tasks_tagged(tasks, wanted.tag) if wanted.tag else tasks
 
 

@@ -21,7 +21,8 @@ from apps.dashboard.access import person
 from apps.dashboard.cards.gpu_use import GpuUseCard
 from apps.dashboard.cards.logs import log_pieces
 from apps.dashboard.forms import add_errors, focus_first_error
-from apps.dashboard.forms_tasks import DraftForm, PriorityForm, TaskForm, task_values
+from apps.dashboard.forms_priority import PriorityForm
+from apps.dashboard.forms_tasks import DraftForm, TaskForm, task_values
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.live import key_id
 from apps.dashboard.selectors.access import task_rules
@@ -268,7 +269,7 @@ def task_priority_page(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def task_run_again_now(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Enqueue a task that ended once more."""
+    """Enqueue a task that ended once more; an array as a new one, to which it leads."""
     return _act(request, pk, task_run_again)
 
 
@@ -300,7 +301,9 @@ def _act(request: HttpRequest, pk: UUID, act: Callable[..., object]) -> HttpResp
     """Back to the task's page, with the reason where it could not be done."""
     user = person(request)
     try:
-        act(actor=user, task=_task_or_404(user, pk))
+        changed = act(actor=user, task=_task_or_404(user, pk))
+        if isinstance(changed, Task):
+            return redirect("task_detail", changed.pk)
     except NotAllowed:
         raise
     except RpmError as error:

@@ -20,6 +20,13 @@ class QueueBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue: str | int | None = None
 
 
+class RunAgainBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`queue`: name or id; left out: its last one. `all`: of an array, also what completed."""
+
+    queue: str | int | None = None
+    all: bool = False
+
+
 class PriorityBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     priority: int
 

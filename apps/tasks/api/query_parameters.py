@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from rest_framework.request import Request
 
@@ -22,7 +23,7 @@ from apps.tasks.selectors.attempts import (
 )
 from apps.tasks.selectors.visibility import TaskPermissions
 
-FILTERS = ("state", "queue", "policy", "owner", "tag", "q")
+FILTERS = ("state", "queue", "policy", "owner", "tag", "q", "array")
 _PAGING = ("limit", "cursor")
 
 
@@ -84,6 +85,16 @@ def filters_check(given: Mapping[str, str], *, others: tuple[str, ...] = ()) -> 
         if state not in TaskState.values:
             problem = f"{state!r} is none of {', '.join(TaskState.values)}"
             raise BadInput(f"state: {problem}.", fields={"state": problem})
+    if given.get("array") and not _is_uuid(given["array"]):
+        raise BadInput("array must be the id of a task.", fields={"array": "must be an id"})
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def log_query(request: Request, task: Task, permissions: TaskPermissions) -> LogQuery:

@@ -28,6 +28,7 @@ from apps.tasks.api.bodies import (
     PriorityBody,
     QueueBody,
     ReorderBody,
+    RunAgainBody,
     read_body,
     read_changes,
     read_many,
@@ -53,6 +54,7 @@ from apps.tasks.api.serializers import (
     LogSerializer,
 )
 from apps.tasks.models import Task
+from apps.tasks.selectors.arrays import array_counts
 from apps.tasks.selectors.attempts import attempts_of, latest_attempt
 from apps.tasks.selectors.idle_attempts import idle_rule_of
 from apps.tasks.selectors.vaults import effective_vault
@@ -99,6 +101,11 @@ _FILTERS = [
     OpenApiParameter("owner", description="User name."),
     OpenApiParameter("tag"),
     OpenApiParameter("q", description="Part of the name."),
+    OpenApiParameter(
+        "array",
+        OpenApiTypes.UUID,
+        description="The elements of this array, which are left out otherwise.",
+    ),
 ]
 _LOG = [
     OpenApiParameter("generation", OpenApiTypes.INT, description="Default: the last."),
@@ -149,7 +156,8 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         tasks = tasks_matching_filters(user_of(request), list_filters(request))
         page = self.paginate_queryset(tasks) or []
         shown = without_hidden_queues(page)
-        return self.get_paginated_response([task_summary(task) for task in shown])
+        counts = array_counts(shown)
+        return self.get_paginated_response([task_summary(task, counts) for task in shown])
 
     def create(self, request: Request) -> Response:
         """Enqueue a task; without a queue it is kept as a draft."""
@@ -218,14 +226,15 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         user = user_of(request)
         return self._response(request, task_resume(actor=user, task=self._task(request, pk)))
 
-    @_TO_QUEUE
+    @extend_schema(request=RunAgainBody, responses={200: TaskDetail, **_ERRORS})
     @action(detail=True, methods=["post"], url_path="run-again")
     def run_again(self, request: Request, pk: str) -> Response:
-        """Enqueue an ended task again."""
+        """Enqueue an ended task again; of an array, what did not complete, as a new array."""
         user = user_of(request)
         task = self._task(request, pk)
-        body = read_body(body_of(request), QueueBody)
-        return self._response(request, task_run_again(actor=user, task=task, queue=body.queue))
+        body = read_body(body_of(request), RunAgainBody)
+        again = task_run_again(actor=user, task=task, queue=body.queue, is_all=body.all)
+        return self._response(request, again)
 
     @_DETAIL
     @action(detail=True, methods=["post"])
@@ -372,7 +381,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     def _bulk_answer(self, answer: Task | RpmError) -> dict[str, Any]:
         if isinstance(answer, RpmError):
             return {"task": None, "error": error_body(answer), "status": answer.status}
-        payload = task_detail(answer, has_content=True)
+        payload = task_detail(answer, has_content=True, counts=array_counts([answer]))
         return {"task": payload, "error": None, "status": status.HTTP_201_CREATED}
 
     def _response(
@@ -380,7 +389,7 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
     ) -> Response:
         permissions = task_permissions(user_of(request), task)
         return Response(
-            task_detail(task, has_content=permissions.content),
+            task_detail(task, has_content=permissions.content, counts=array_counts([task])),
             status=status,
             headers={"ETag": f'"{version_of(task)}"'},
         )

@@ -169,6 +169,23 @@ ABORT_STOPPED: Final = TaskTransition(
     event="task.aborted",
     notify=_FREED,
 )
+# Of an array, which is in its queue until all its elements have ended; nothing of it runs.
+COMPLETE_ARRAY: Final = TaskTransition(
+    sources=(TaskState.QUEUED,),
+    target=TaskState.COMPLETED,
+    sets={"ineligible_code": ""},
+    stamps=_ENDS,
+    event="task.completed",
+    notify=(),
+)
+FAIL_ARRAY: Final = TaskTransition(
+    sources=(TaskState.QUEUED,),
+    target=TaskState.FAILED,
+    sets={"ineligible_code": ""},
+    stamps=_ENDS,
+    event="task.failed",
+    notify=(),
+)
 # By the state in which a task is after its attempt.
 AFTER_ATTEMPT: Final[Mapping[str, TaskTransition]] = {
     one.target: one for one in (REQUEUE, PAUSE, COMPLETE, FAIL, ABORT_STOPPED)

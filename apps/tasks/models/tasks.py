@@ -106,13 +106,34 @@ class Task(models.Model):
     changed_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
 
+    # Of an array: how many elements it has, how many of them may be live at once, how many are
+    # stored, and their indices where these are not all from 0. It waits until its elements ended.
+    array_count = models.PositiveIntegerField(null=True, blank=True, editable=False)
+    array_limit = models.PositiveIntegerField(null=True, blank=True, editable=False)
+    array_next = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    array_indices = models.JSONField(null=True, blank=True, editable=False)
+    # Of an element of an array: the array, and its own index.
+    array = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="elements",
+        db_index=False,
+        editable=False,
+    )
+    array_index = models.PositiveIntegerField(null=True, blank=True, editable=False)
+
     class Meta:
         ordering = ["-id"]
         permissions = [("log_task", "Can read the log")]
         indexes = [
             # The pass reads the heads of every task group from this one, past ineligible tasks.
             models.Index(
-                fields=["task_group", "ineligible_code", "submitted_at", "id", "waiting_since"],
+                fields=[
+                    *("task_group", "ineligible_code", "submitted_at", "id", "waiting_since"),
+                    "array_count",
+                ],
                 condition=models.Q(state="queued"),
                 name="task_heads",
             ),
@@ -144,6 +165,17 @@ class Task(models.Model):
                 condition=models.Q(state__in=["allocated", "running", "stopping"]),
                 name="task_admitted",
             ),
+            # Every pass looks for arrays, and counts their elements.
+            models.Index(
+                fields=["id"],
+                condition=models.Q(state="queued", array_count__isnull=False),
+                name="task_open_arrays",
+            ),
+            models.Index(
+                fields=["array", "state"],
+                condition=models.Q(array__isnull=False),
+                name="task_elements",
+            ),
         ]
         constraints = [
             models.CheckConstraint(
@@ -153,14 +185,23 @@ class Task(models.Model):
                 ),
                 name="task_in_queue_has_a_queue",
             ),
+            models.UniqueConstraint(
+                fields=["array", "array_index"],
+                condition=models.Q(array__isnull=False),
+                name="array_index_once",
+            ),
         ]
 
     def __str__(self) -> str:
         return self.name
 
     def secret_context(self, name: str) -> SealContext:
-        """The context in which a secret opens: this task, as long as it has the same owner."""
-        return SealContext("tasks.task.secrets", (str(self.pk), self.owner_id), name)
+        """The context in which a secret opens: this task, as long as it has the same owner.
+
+        An element holds the sealed secrets of its array.
+        """
+        key = self.array_id or self.pk
+        return SealContext("tasks.task.secrets", (str(key), self.owner_id), name)
 
     @property
     def spec(self) -> TaskSpec:

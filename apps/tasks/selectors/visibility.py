@@ -66,10 +66,12 @@ def tasks_matching_filters(user: User, wanted: Mapping[str, str]) -> QuerySet[Ta
     Args:
         wanted: `state` (several by commas), `queue` and `policy` (name or id), `owner` (a user
             name), `tag`, `q` (part of the name); what is missing or empty does not filter.
+            `array` (an id) wants its elements, which are left out otherwise.
     """
     wanted_queue = wanted.get("queue") or wanted.get("policy")
     tasks = tasks_seen_with_queue(user) if wanted_queue else tasks_visible_to(user)
     given = {name: value for name, value in wanted.items() if value}
+    tasks = tasks.filter(array=UUID(given["array"]) if "array" in given else None)
     if "state" in given:
         tasks = tasks.filter(state__in=given["state"].split(","))
     if "owner" in given:

@@ -67,6 +67,8 @@ def task_set_dependencies(*, actor: User, task: Task, after: Sequence[Dependency
     check_can_manage_task(actor, row)
     if row.state != TaskState.QUEUED:
         raise Conflict("Only waiting tasks can wait for others.")
+    if row.array_next:
+        raise Conflict("Elements of this array are waiting or running already.")
     edges = _edges(row, after, locked)
     TaskDependency.objects.filter(task=row).delete()
     TaskDependency.objects.bulk_create(edges)

@@ -79,11 +79,14 @@ def task_reorder(
     # The tasks among which it may move, in order, without itself.
     equals = tasks_in_order(queue.pk).exclude(pk=row.pk)
     equals = equals.filter(priority=row.priority, is_preemptible=row.is_preemptible)
+    if row.array_count is not None:
+        equals = equals.exclude(array=row.pk)
     left, right = _neighbours(equals, row, move, other)
     if left is None and right is None:
         return row
     moment = _moment_between(equals, left, right)
-    Task.objects.filter(pk=row.pk, state=TaskState.QUEUED).update(
+    moved = Q(pk=row.pk) if row.array_count is None else Q(pk=row.pk) | Q(array=row.pk)
+    Task.objects.filter(moved, state=TaskState.QUEUED).update(
         submitted_at=moment, waiting_since=row.waits_since, changed_at=timezone.now()
     )
     _record(actor, row, queue, move)
@@ -186,6 +189,10 @@ def task_set_priority(
         still = Task.objects.filter(pk=task.pk, state=task.state, task_group=task.task_group_id)
         if not still.update(**values, changed_at=timezone.now()):
             raise Conflict("The task is in another state by now: read it again.")
+        if task.array_count is not None:
+            Task.objects.filter(array=task.pk, state=task.state).update(
+                **values, changed_at=timezone.now()
+            )
         _record_priority(actor, task, queue, priority)
     task.refresh_from_db()
     return task

@@ -110,9 +110,10 @@ def expired_remove(
     if retention.logs is not None:
         pieces, are_logs_over = _each(_old_pieces(now - retention.logs), _pieces_delete, until)
     if retention.tasks is not None:
-        tasks, are_tasks_over = _each(_old_tasks(now - retention.tasks), _tasks_delete, until)
+        old = _with_elements(_old_tasks(now - retention.tasks))
+        tasks, are_tasks_over = _each(old, _tasks_delete, until)
     if retention.tasks is not None and retention.bytes_per_person and are_tasks_over:
-        excess = _excess_tasks(most=retention.bytes_per_person // 2, now=now)
+        excess = _with_elements(_excess_tasks(most=retention.bytes_per_person // 2, now=now))
         more, are_tasks_over = _each(excess, _tasks_delete, until)
         tasks += more
     events, are_events_over = 0, True
@@ -182,7 +183,7 @@ def _old_tasks(before: datetime) -> Iterator[Sequence[uuid.UUID]]:
     """Tasks that ended before; ids are times, and no task ends before it was created."""
     last = uuid.UUID(int=0)
     while rows := list(
-        Task.objects.filter(pk__gt=last)
+        Task.objects.filter(pk__gt=last, array=None)
         .order_by("pk")
         .values_list("pk", "created_at", "state", "ended_at")[:LOOKED_AT]
     ):
@@ -199,6 +200,20 @@ def _old_tasks(before: datetime) -> Iterator[Sequence[uuid.UUID]]:
         last = rows[-1][0]
 
 
+def _with_elements(batches: Iterator[Sequence[uuid.UUID]]) -> Iterator[Sequence[uuid.UUID]]:
+    """The batches, each after the elements of its arrays: an array goes with its last element."""
+    for batch in batches:
+        last = uuid.UUID(int=0)
+        elements = Task.objects.filter(array__in=batch, array__state__in=ENDED_STATES)
+        elements = elements.order_by("pk")
+        while batch and (
+            ids := list(elements.filter(pk__gt=last).values_list("pk", flat=True)[:TASKS_AT_ONCE])
+        ):
+            yield ids
+            last = ids[-1]
+        yield batch
+
+
 def _excess_tasks(*, most: int, now: datetime) -> Iterator[Sequence[uuid.UUID]]:
     """The oldest ended tasks of users whose ended tasks take more bytes than this.
 
@@ -207,6 +222,7 @@ def _excess_tasks(*, most: int, now: datetime) -> Iterator[Sequence[uuid.UUID]]:
     sums = Task.objects.order_by().values_list("owner").annotate(sum=Sum("size_bytes"))
     for owner in [owner for owner, _ in sums.filter(sum__gt=most)]:
         # Tasks from before sizes were stored free no counted bytes.
+        # An element counts with its array.
         ended = Task.objects.filter(owner=owner, state__in=ENDED_STATES, size_bytes__gt=0)
         excess = (ended.aggregate(sum=Sum("size_bytes"))["sum"] or 0) - most
         old = ended.filter(ended_at__lt=now - STAYS_FOR).order_by("ended_at", "pk")
@@ -243,6 +259,13 @@ def ended_tasks_remove(tasks: Collection[uuid.UUID]) -> int:
     Those stay that have not ended, or that are still needed (`expired_remove`).
     """
     return _tasks_delete(list(tasks))
+
+
+def unstarted_tasks_remove(tasks: Collection[uuid.UUID]) -> None:
+    """Remove these tasks, which have no attempt and are locked by the caller."""
+    ids = [str(pk) for pk in tasks]
+    _delete(Event.objects.filter(object_type="task", object_id__in=ids))
+    Task.objects.filter(pk__in=tasks).delete()
 
 
 # --- removal ---------------------------------------------------------------------------------
@@ -308,7 +331,7 @@ def _delete(events: QuerySet[Event]) -> int:
 
 
 def _is_needed() -> Q:
-    """Whether a node, a live attempt, a waiting task or the sums of usage still need the task."""
+    """Whether a node, a live attempt, a waiting task, sums of usage or an element need the task."""
     live = Attempt.objects.filter(state__in=LIVE_ATTEMPT_STATES)
     untold = Q(is_acknowledged=False, node__isnull=False, node__removed_at=None)
     sampled = DeviceUse.objects.filter(is_booked=False)
@@ -323,4 +346,5 @@ def _is_needed() -> Q:
         | Q(attempts__in=unsettled.values("attempt"))
         | Q(attempts__in=live.values("stops_for"))
         | Q(attempts__in=live.values("blocked_by"))
+        | Q(pk__in=Task.objects.filter(array__isnull=False).values("array"))
     )

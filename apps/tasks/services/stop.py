@@ -36,6 +36,7 @@ from apps.tasks.lifecycle.writers import (
 )
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services.queues import check_can_manage_task
+from apps.tasks.services.retention import unstarted_tasks_remove
 
 
 def task_dequeue(*, actor: User, task: Task) -> Task:
@@ -46,11 +47,31 @@ def task_dequeue(*, actor: User, task: Task) -> Task:
         Conflict: it does not wait any more.
     """
     check_can_manage_task(actor, task)
-    if not tasks_lock_and_transition(DEQUEUE, [task.pk], actor_id=actor.pk):
-        task.refresh_from_db()
-        raise Conflict(not_waiting(task))
+    if task.array_id is not None:
+        raise Conflict("An element cannot leave the queue of its array: abort it instead.")
+    with transaction.atomic():
+        columns = _elements_remove(task) if task.array_count is not None else {}
+        if not tasks_lock_and_transition(DEQUEUE, [task.pk], actor_id=actor.pk, columns=columns):
+            task.refresh_from_db()
+            raise Conflict(not_waiting(task))
     task.refresh_from_db()
     return task
+
+
+def _elements_remove(array: Task) -> dict[str, int]:
+    """Remove the elements of an array, where none has started; the columns to set in the array.
+
+    Raises:
+        Conflict: one has started.
+    """
+    locked = Task.objects.select_for_update(no_key=True).get(pk=array.pk)
+    elements = Task.objects.filter(array=array.pk)
+    new = elements.filter(state=TaskState.QUEUED, generation=0)
+    ids = list(new.select_for_update(no_key=True).values_list("pk", flat=True))
+    if len(ids) < locked.array_next:
+        raise Conflict("Elements of this array have started: abort it instead.")
+    unstarted_tasks_remove(ids)
+    return {"array_next": 0}
 
 
 def not_waiting(task: Task) -> str:
@@ -109,7 +130,8 @@ def tasks_return_to_draft(
 def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
     """End a task: at once where it does not run, else as soon as it has stopped.
 
-    Aborting a task that ended already, or is being aborted, changes nothing.
+    An array ends at once, and each of its elements as any task does. Aborting a task that ended
+    already, or is being aborted, changes nothing.
 
     Raises:
         NotAllowed: the actor neither owns the task nor manages its queue.
@@ -117,6 +139,29 @@ def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
     """
     check_can_manage_task(actor, task)
     reason = shorten(detail or f"aborted by {actor.username}")
+    _abort_one(actor, task, reason)
+    if task.array_count is not None:
+        # No further element is stored from here on.
+        _abort_elements(actor, task, reason)
+    task.refresh_from_db()
+    return task
+
+
+def _abort_elements(actor: User, array: Task, reason: str) -> None:
+    """End all elements of an array: first those that do not run."""
+    elements = Task.objects.filter(array=array.pk).exclude(state__in=ENDED_STATES)
+    unstarted = elements.filter(state__in=ABORT_UNSTARTED.sources)
+    tasks_lock_and_transition(
+        ABORT_UNSTARTED,
+        unstarted.values_list("pk", flat=True),
+        actor_id=actor.pk,
+        columns={"state_detail": reason},
+    )
+    for element in elements.order_by("pk"):
+        _abort_one(actor, element, reason)
+
+
+def _abort_one(actor: User, task: Task, reason: str) -> None:
     # A pass or a node may move the task between reading and writing; then the other case applies.
     for _ in range(3):
         with transaction.atomic():
@@ -129,8 +174,6 @@ def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
             break
     else:
         raise Conflict("The task is changing its state right now: try again.")
-    task.refresh_from_db()
-    return task
 
 
 def _abort_unstarted(actor: User, task: Task, reason: str) -> bool:

@@ -105,7 +105,7 @@ def _queued(scope: HistoryScope, *, began: datetime, until: datetime) -> Iterato
     since = Coalesce("waiting_since", "submitted_at")
     trunc: Any = TruncMinute if until - began <= BY_THE_MINUTE else TruncHour
     rows: Any = (
-        Task.objects.filter(state=TaskState.QUEUED, task_group__in=list(amounts))
+        Task.objects.filter(state=TaskState.QUEUED, task_group__in=list(amounts), array_count=None)
         .order_by()
         .annotate(since=since)
         .annotate(

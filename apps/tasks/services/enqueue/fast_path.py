@@ -242,8 +242,8 @@ def task_submit_fast(*, key: str, secret: str, address: str, spec: TaskSpec) -> 
     given = spec.queue
     if connection.vendor != "postgresql" or given is None or not _is_plain(given):
         return None
-    if spec.secrets or spec.hold:
-        # The statement neither seals secrets nor holds a task.
+    if spec.secrets or spec.hold or spec.array is not None:
+        # The statement neither seals secrets nor holds a task, and stores no array.
         return None
     hashed = secret_hash(secret)
     person = fast_path_cache.person(key, hashed, secret=secret, address=address)

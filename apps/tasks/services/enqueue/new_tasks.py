@@ -75,6 +75,8 @@ def columns(spec: TaskSpec) -> dict[str, Any]:
         "content": {name: msgspec.to_builtins(getattr(spec, name)) for name in CONTENT},
         "size_bytes": spec_bytes(spec),
         "ineligible_code": Ineligibility.ON_HOLD.value if spec.hold else "",
+        "array_count": spec.array.size if spec.array is not None else None,
+        "array_limit": spec.array.limit if spec.array is not None else None,
     }
 
 

@@ -24,6 +24,7 @@ from apps.tasks.selectors.facts import cached_queue_facts
 from apps.tasks.selectors.mounts import mounts_for, mounts_of
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.selectors.vaults import vaults_have_image
+from apps.tasks.services.enqueue.array_runs import array_run_again
 from apps.tasks.services.enqueue.idempotency import Idempotency, earlier_task, key_keep
 from apps.tasks.services.enqueue.new_tasks import (
     columns,
@@ -95,6 +96,7 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
     is_by_owner = task.owner_id == actor.pk and acted_by(actor.pk) is None
     if not is_by_owner and _holds_secrets(task):
         raise NotAllowed("Only its owner can change what this draft runs: it has secrets.")
+    _check_no_elements(task)
     merged = spec_of({**spec_values(task), **_with_hidden(changes, task)})
     if merged.queue is not None:
         raise BadInput(
@@ -104,6 +106,7 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
     request = None if merged.request is None else request_texts(merged, keys=None)
     values = {
         **columns(merged),
+        **_indices(task, changes),
         "secrets": seal_secrets(merged.secrets, task),
         "request": request,
         "changed_at": timezone.now(),
@@ -220,11 +223,17 @@ def task_enqueue(*, actor: User, task: Task, queue: str | int) -> Task:
     return task_return(actor=actor, task=task, queue=queue, transition=ENQUEUE)
 
 
-def task_run_again(*, actor: User, task: Task, queue: str | int | None = None) -> Task:
+def task_run_again(
+    *, actor: User, task: Task, queue: str | int | None = None, is_all: bool = False
+) -> Task:
     """Enqueue an ended task again, as a new submission.
 
     Args:
         queue: another queue; None means its last one.
+        is_all: of an array, also the elements that completed.
+
+    Returns:
+        The task; of an array, or an element of one, the new array that runs again.
 
     Raises:
         NotAllowed, NotFound: the actor may not do it, or actor or owner may not use the queue.
@@ -234,6 +243,14 @@ def task_run_again(*, actor: User, task: Task, queue: str | int | None = None) -
     check_can_manage_task(actor, task)
     if task.state not in RUN_AGAIN.sources:
         raise Conflict("Only tasks that have ended can run again.")
+    if task.array_count is not None or task.array_id is not None:
+        return array_run_again(
+            actor=actor,
+            task=task,
+            values=spec_values(task),
+            queue=_queue_or(task, queue),
+            is_all=is_all,
+        )
     return task_return(
         actor=actor,
         task=task,
@@ -312,6 +329,16 @@ def task_return(
             transition, [task.pk], actor_id=actor.pk, columns={**position, **changes}, data=data
         ):
             raise Conflict("The task is in another state by now: read it again.")
+        if now.array_count is not None:
+            # Its elements go with it.
+            elements = Task.objects.filter(array=task.pk, state__in=transition.sources)
+            tasks_lock_and_transition(
+                transition,
+                elements.values_list("pk", flat=True),
+                actor_id=actor.pk,
+                columns={**position, **changes},
+                data=data,
+            )
     task.refresh_from_db()
     return task
 
@@ -328,6 +355,18 @@ def _queue_or(task: Task, queue: str | int | None) -> str | int:
     if task.queue_id is None:
         raise BadInput("queue is missing.", fields={"queue": "is missing: the task has none"})
     return task.queue_id
+
+
+def _indices(task: Task, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Which elements a draft has: the chosen ones of an earlier array, unless its size changes."""
+    if task.array_indices is None or "array" in changes:
+        return {"array_indices": None}
+    return {"array_count": task.array_count}
+
+
+def _check_no_elements(task: Task) -> None:
+    if task.array_id is not None or task.array_next:
+        raise Conflict("Elements of this array are stored already: they cannot be changed.")
 
 
 def _holds_secrets(task: Task) -> bool:

@@ -30,7 +30,7 @@ def secrets_reseal(resealer: Resealer) -> int:
     Returns:
         How many tasks have secrets.
     """
-    sealed = Task.objects.exclude(secrets={}).only("owner_id", "secrets").order_by("pk")
+    sealed = Task.objects.exclude(secrets={}).only("owner_id", "array_id", "secrets").order_by("pk")
     count = 0
     for task in sealed.iterator(chunk_size=_BATCH):
         found = {

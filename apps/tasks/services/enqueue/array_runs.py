@@ -1,0 +1,78 @@
+"""An array, or one element, again: as a new array of the chosen elements.
+
+What has ended stays as it is, and the limit of the array holds from its first element on.
+"""
+
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.core.errors import Conflict
+from apps.tasks.acceptance import accept
+from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
+from apps.tasks.models import Task
+from apps.tasks.selectors.mounts import mounts_for
+from apps.tasks.selectors.vaults import vaults_have_image
+from apps.tasks.services.enqueue.new_tasks import mark_queued, new_task, waiting_announce
+from apps.tasks.services.enqueue.queue_bounds import check_may_wait, facts_for
+from apps.tasks.services.queues import check_open_to_owner, queue_lock, queue_ref
+from apps.tasks.services.task_groups import task_group_ensure
+from apps.tasks.task_spec import spec_of
+
+
+def array_run_again(
+    *, actor: User, task: Task, values: dict[str, Any], queue: str | int, is_all: bool
+) -> Task:
+    """Enqueue elements of an ended array again, as a new array of the same owner.
+
+    Args:
+        task: the array, or one element, which then runs alone.
+        values: its spec as plain values, with its secrets.
+        is_all: also the elements that completed.
+
+    Raises:
+        NotAllowed, NotFound, BadInput, NeverFits: as enqueueing a new task.
+        Conflict: elements have not ended, or none is left to run.
+    """
+    indices = _indices(task, is_all=is_all)
+    spec = spec_of(values)
+    at = queue_ref(actor, queue)
+    has_image = vaults_have_image(
+        task.owner_id, tenant_id=at.tenant_id, is_by_owner=task.is_by_owner
+    )
+    again = new_task(spec, task.owner)
+    again.is_by_owner = task.is_by_owner
+    again.array_indices, again.array_count = indices, len(indices)
+    with transaction.atomic():
+        found = queue_lock(actor, at.pk, queue)
+        check_open_to_owner(task, found)
+        facts = facts_for(found, has_image=has_image)
+        check_may_wait(facts, task.owner_id)
+        mounts = mounts_for(actor, task, spec, facts)
+        shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
+        task_group_id = task_group_ensure(
+            facts.queue_id, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
+        )
+        mark_queued(again, found, shape=shape, task_group_id=task_group_id, at=timezone.now())
+        again.save(force_insert=True)
+        waiting_announce([again], found, actor.pk)
+    return again
+
+
+def _indices(task: Task, *, is_all: bool) -> list[int]:
+    """The indices of the elements to run, in order; those that never started are among them."""
+    if task.array_index is not None:
+        return [task.array_index]
+    elements = dict(task.elements.values_list("array_index", "state"))
+    if set(elements.values()) - set(ENDED_STATES):
+        raise Conflict("Elements of this array are still being stopped: try again in a moment.")
+    indices = task.array_indices or list(range(task.array_count or 0))
+    if is_all:
+        return indices
+    left = [one for one in indices if elements.get(one) != TaskState.COMPLETED]
+    if not left:
+        raise Conflict("All elements of this array completed: say that all are to run again.")
+    return left
