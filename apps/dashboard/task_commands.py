@@ -31,6 +31,7 @@ _OPTIONS: Mapping[str, str] = {
     "is_preemptible": "--no-preemptible",
     "is_restartable": "--no-restartable",
     "hold": "--hold",
+    "array": "--array",
 }
 # In place of a hidden value in a request.
 _PLACE = "<value of {name}>"
@@ -101,6 +102,9 @@ def _words(name: str, value: Any) -> list[str] | None:
         return None
     if isinstance(value, bool):
         return [option]
+    if name == "array":
+        limit = f"%{value['limit']}" if value["limit"] else ""
+        return [option, f"0-{value['size'] - 1}{limit}"]
     if name == "request" and isinstance(value, Mapping):
         option = "--request"
     values = _pairs(value) if isinstance(value, Mapping) else value

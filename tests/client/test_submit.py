@@ -69,6 +69,8 @@ def test_every_option_reaches_its_field(
             "--tag",
             "night",
             "--hold",
+            "--array",
+            "0-9%3",
             "--json",
         ),
         *("--", "sh", "-c", "ls --all"),
@@ -95,6 +97,7 @@ def test_every_option_reaches_its_field(
         "abort_callback": {"script": "echo saved", "language": "bash", "timeout_s": 120},
         "tags": ["night"],
         "hold": True,
+        "array": {"size": 10, "limit": 3},
     }
     assert {name: task[name] for name in wanted} == wanted
 

@@ -18,10 +18,15 @@ LAST_S = 5.0
 
 
 def exit_code(client: "Client", task_id: str, state: str) -> int:
-    """0 of a completed task; else the code of its last attempt, or 125 where it has none."""
+    """0 of a completed task; else the code of its last attempt, or 125 where it has none.
+
+    An array has no attempt: 1 where one of its elements failed.
+    """
     if state == "completed":
         return 0
     attempts = client.attempts(task_id)
+    if not attempts and state == "failed":
+        return 1
     return int((attempts and attempts[0]["exit_code"]) or NO_CODE)
 
 

@@ -30,6 +30,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "abort_callback": ("--abort-script", "--abort-language", "--abort-timeout"),
     "tags": ("--tag",),
     "hold": ("--hold",),
+    "array": ("--array",),
 }
 Text = Optional[str]
 Number = Optional[int]
@@ -104,6 +105,12 @@ def _options(
     hold: Annotated[
         Switch, typer.Option("--hold/--no-hold", help="Whether it waits until it is released.")
     ] = None,
+    array: Annotated[
+        Text,
+        typer.Option(
+            "--array", metavar="0-LAST[%LIMIT]", help="Equal tasks; LIMIT of them run at once."
+        ),
+    ] = None,
 ) -> None: ...
 
 
@@ -142,6 +149,7 @@ def described(options: dict[str, Any]) -> dict[str, Any]:
         "abort_callback": _abort_callback(options),
         "tags": options["tag"],
         "hold": options["hold"],
+        "array": _array(options["array"]),
     }
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
 
@@ -203,6 +211,19 @@ def _request(gpus: Optional[str], amounts: list[str]) -> Any:
     if gpus is not None:
         request.setdefault("gpu", gpus)
     return request
+
+
+def _array(text: Optional[str]) -> Optional[dict[str, int]]:
+    if text is None:
+        return None
+    found = re.fullmatch(r"0-(\d{1,9})(?:%(\d{1,9}))?", text.strip())
+    if not found:
+        raise typer.BadParameter(
+            f"{text!r} is no array: give 0-99, or 0-99%8 for 8 at once; indices begin at 0.",
+            param_hint="--array",
+        )
+    array = {"size": int(found[1]) + 1}
+    return array if found[2] is None else {**array, "limit": int(found[2])}
 
 
 def _abort_callback(options: dict[str, Any]) -> Optional[dict[str, Any]]:

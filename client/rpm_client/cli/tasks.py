@@ -250,11 +250,17 @@ def again(
     task_id: TaskId,
     *,
     queue: Annotated[str, typer.Option("--queue", "-q", help="Default: its last one.")] = "",
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Of an array, also the elements that completed.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Enqueue an ended task again."""
-    values = {"queue": queue} if queue else {}
-    answer(client_of(context).task_do(task_id, "run-again", **values), "state", as_json=as_json)
+    """Enqueue an ended task again; of an array what did not complete, as a new array."""
+    values: dict[str, Any] = {"queue": queue} if queue else {}
+    if is_all:
+        values["all"] = True
+    task = client_of(context).task_do(task_id, "run-again", **values)
+    answer(task, "state" if task["id"] == task_id else "id", as_json=as_json)
 
 
 @task_options
