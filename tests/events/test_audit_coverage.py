@@ -61,6 +61,7 @@ PARTS = {
     "draft_save_record": "records itself; its callers are walked",
     "queues_close": "records itself; its callers are walked",
     "change_record": "records itself; its callers are walked",
+    "array_run_again": "records as task_submit does; its caller is task_run_again",
     "revision_add": "its caller records",
     "event_record": "is the recording",
     "audit_record": "is the recording",
