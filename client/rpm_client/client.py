@@ -5,8 +5,10 @@ Needs nothing of the server: it can be used wherever httpx is.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 TIMEOUT_S = 30.0
-# For requests for which the server connects to a machine.
+# For requests for which the server connects to a machine, or previews the whole configuration.
 REACH_S = 180.0
 # Retries of a request without an answer; each waits twice as long.
 TRIES = 4
@@ -99,6 +101,37 @@ class Client(Submission):
     def draft_preview(self) -> dict[str, Any]:
         """What provisioning the draft would do; for administrators."""
         return self._object("POST", "configuration/draft/preview/")
+
+    def configuration_export(self, form: str = "yaml") -> tuple[str, int]:
+        """The live configuration as a file, in `yaml` or `json`, and its revision."""
+        headers = {"Accept": f"application/{form}"}
+        answer = self._answer("GET", "configuration/export/", headers=headers)
+        if not answer.is_success:
+            _content(answer)
+        # A proxy that compresses makes it a weak one.
+        return answer.text, int(answer.headers["etag"].rpartition("/")[2].strip('"'))
+
+    def configuration_diff(self, file: bytes, *, prune: Sequence[str] = ()) -> dict[str, Any]:
+        """What a configuration file would change, and its `preview`; nothing is kept."""
+        return self._file("diff", file, {"prune": ",".join(prune)})
+
+    def configuration_apply(
+        self,
+        file: bytes,
+        *,
+        note: str = "",
+        revision: int | None = None,
+        prune: Sequence[str] = (),
+        is_dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Make the configuration as a file says, all or nothing.
+
+        Args:
+            revision: the last one that you know; a later one is refused.
+            prune: kinds of which everything is removed that the file does not name.
+        """
+        wanted = {"note": note, "revision": revision, "prune": ",".join(prune)}
+        return self._file("apply", file, {**wanted, "dry_run": str(is_dry_run).lower()})
 
     def token(self, scope: str = "") -> dict[str, Any]:
         """A short-lived token for this credential, or for less: `read` or `enqueue`."""
@@ -233,6 +266,17 @@ class Client(Submission):
             options["headers"] = {"If-Match": etag}
         return _content(self._answer(method, path, **options)) or {}
 
+    def _file(self, verb: str, file: bytes, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a configuration file, with those parameters that have a value."""
+        return self._object(
+            "POST",
+            f"configuration/{verb}/",
+            params={name: value for name, value in wanted.items() if value not in ("", None)},
+            content=file,
+            headers={"Content-Type": f"application/{_form(file)}"},
+            timeout=REACH_S,
+        )
+
     def _pages(self, path: str, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         params = dict(wanted)
         while True:
@@ -283,12 +327,23 @@ def _content(answer: httpx.Response) -> Any:
     if answer.is_success:
         return answer.json() if answer.content else None
     try:
-        payload = answer.json()
+        # Where YAML was asked for, refusals are YAML, too.
+        is_yaml = "yaml" in answer.headers.get("content-type", "")
+        payload = import_module("yaml").safe_load(answer.text) if is_yaml else answer.json()
         raise RefusedError(
             answer.status_code, payload["code"], payload["detail"], payload["fields"]
         )
     except (ValueError, KeyError, TypeError):
         raise UnreachableError(f"{answer.url} answered {answer.status_code}.") from None
+
+
+def _form(file: bytes) -> str:
+    """Whether it is `json`; the rest is `yaml`, which reads escapes of JSON otherwise."""
+    try:
+        json.loads(file)
+    except (ValueError, RecursionError):
+        return "yaml"
+    return "json"
 
 
 def _path(task_id: str) -> str:

@@ -33,6 +33,13 @@ def access(transactional_db: None, live_server: LiveServer, alice: User) -> dict
 
 
 @pytest.fixture
+def administration(access: dict[str, str], root: User) -> dict[str, str]:
+    """As `access`, for root."""
+    credential, secret = credential_create(user=root, label="test")
+    return {**access, "RPM_KEY": credential.key, "RPM_SECRET": secret}
+
+
+@pytest.fixture
 def client(access: dict[str, str]) -> Iterator[Client]:
     with Client(access["RPM_URL"], key=access["RPM_KEY"], secret=access["RPM_SECRET"]) as client:
         yield client

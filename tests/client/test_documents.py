@@ -17,6 +17,7 @@ PAGES = (
     "client/README.md",
     "docs/coming-from-slurm.md",
     "docs/command-line.md",
+    "docs/configuring.md",
     "docs/installing.md",
 )
 IN_BLOCKS = re.compile(r"^\s*(?:\S*=\$\()?(?:\.venv/bin/)?rpmctl ([^|)>#\n]*)", re.MULTILINE)

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from pytest_django.live_server_helper import LiveServer
 
-from apps.accounts.models import User
-from apps.accounts.services.credentials import credential_create
 from rpm_client import RefusedError
 from rpm_client.cli.nouns import NOUNS
 from tests.client.conftest import ctl
@@ -17,12 +14,6 @@ from tests.people import Example
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def administration(access: dict[str, str], live_server: LiveServer, root: User) -> dict[str, str]:
-    credential, secret = credential_create(user=root, label="test")
-    return {**access, "RPM_KEY": credential.key, "RPM_SECRET": secret}
 
 
 def test_the_table_is_what_rest_has() -> None:

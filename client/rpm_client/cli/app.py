@@ -5,9 +5,20 @@ from typing import Annotated
 
 import typer
 
-from rpm_client.cli import installation, login, nodes, nouns, resources, submit, tasks, usage
+from rpm_client.cli import (
+    configuration,
+    installation,
+    login,
+    members,
+    nodes,
+    nouns,
+    resources,
+    submit,
+    tasks,
+    usage,
+)
 from rpm_client.cli.access import ServerAccess, client_of
-from rpm_client.cli.output import complain
+from rpm_client.cli.output import Json, answer, complain
 from rpm_client.cli.scripts import SubmitCommand
 from rpm_client.errors import RefusedError, UnreachableError
 
@@ -46,9 +57,11 @@ def connect(
 def make_token(
     context: typer.Context,
     scope: Annotated[str, typer.Option(help="read or enqueue; default: all of it.")] = "",
+    *,
+    as_json: Json = False,
 ) -> None:
     """Print a short-lived token for the credential."""
-    print(client_of(context).token(scope)["token"])
+    answer(client_of(context).token(scope), "token", as_json=as_json)
 
 
 def main() -> None:
@@ -56,7 +69,8 @@ def main() -> None:
     try:
         app()
     except RefusedError as error:
-        complain(f"{error.code}: {error.detail}")
+        # One line: what is wrong in YAML has several.
+        complain(f"{error.code}: {' '.join(error.detail.split())}")
         if error.status == UNKNOWN_CREDENTIAL:
             complain("Run rpmctl login, or check RPM_KEY and RPM_SECRET, or RPM_TOKEN.")
         sys.exit(REFUSED)
@@ -94,6 +108,10 @@ app.command("usage")(usage.show_usage)
 app.command("preview")(installation.preview)
 app.command("maintenance")(installation.maintenance)
 app.command("confirm-restored")(installation.confirm_restored)
+app.add_typer(configuration.app, name="config")
 app.add_typer(nodes.app, name="node")
 for word, noun in nouns.NOUNS.items():
-    app.add_typer(nouns.noun_app(word, noun), name=word)
+    noun_app = nouns.noun_app(word, noun)
+    if word == "group":
+        noun_app.add_typer(members.app, name="members")
+    app.add_typer(noun_app, name=word)

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Optional
 import typer
 
 from rpm_client.cli.access import client_of
-from rpm_client.cli.output import minute, say
+from rpm_client.cli.output import Json, minute, say, say_json
 
-_PREVIEWED = {
+PREVIEWED = {
     "starts": "tasks would start",
     "preempted": "would be preempted",
     "moved": "would be moved inside their pool",
@@ -19,17 +19,25 @@ _PREVIEWED = {
 }
 
 
-def preview(context: typer.Context) -> None:
+def preview(context: typer.Context, *, as_json: Json = False) -> None:
     """What provisioning the draft of the configuration would do; for administrators."""
     found = client_of(context).draft_preview()
-    for field, words in _PREVIEWED.items():
+    if as_json:
+        say_json(found)
+        return
+    for field, words in PREVIEWED.items():
         say(f"{found[field]['count']:>6}  {words}")
+    say_rows(found, [*found["rejected"]["rows"], *found["waiting"]["rows"]])
+
+
+def say_rows(found: dict[str, Any], task_groups: list[dict[str, Any]]) -> None:
+    """What a preview names: tasks that start or are preempted, these groups, and policies."""
     for row in found["starts"]["rows"]:
         say(f"start    {row['name']} of {row['policy']} in {row['pool']}, {row['tier']}")
     for row in found["preempted"]["rows"]:
         taker = row["beneficiary"]
         say(f"preempt  {row['name']} of {row['policy']} for {taker['name']} of {taker['policy']}")
-    for row in (*found["rejected"]["rows"], *found["waiting"]["rows"]):
+    for row in task_groups:
         say(f"{row['count']:>6} of {row['queue']}: {row['sentence']}")
     for row in found["policies"]:
         if row["before"] != row["after"]:
@@ -41,11 +49,16 @@ def maintenance(
     *,
     hours: Annotated[float, typer.Option(help="How long the control plane will be away.")] = 0,
     end: Annotated[bool, typer.Option("--end", help="It is over.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Extend leases over planned work, so that no task ends on its node during it."""
     if end == bool(hours):
         raise typer.BadParameter("give --hours or --end", param_hint="--hours")
-    until = client_of(context).maintenance(0 if end else hours)["maintenance_until"]
+    found = client_of(context).maintenance(0 if end else hours)
+    if as_json:
+        say_json(found)
+        return
+    until = found["maintenance_until"]
     say(f"Leases are granted until {minute(until)}." if until else "Leases are as usual.")
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Union
 import typer
 
 from rpm_client.cli.access import client_of
-from rpm_client.cli.output import say, table
+from rpm_client.cli.output import Json, say, say_json, table
 
 if TYPE_CHECKING:
     from rpm_client.client import Client
@@ -35,8 +35,12 @@ AllowProcess = Annotated[
 
 
 @app.command("list")
-def list_nodes(context: typer.Context) -> None:
+def list_nodes(context: typer.Context, *, as_json: Json = False) -> None:
     """All nodes: name, pool, address, state, and what is wrong."""
+    found = list(client_of(context).nodes())
+    if as_json:
+        say_json(found)
+        return
     rows = [
         {
             "name": node["name"],
@@ -45,7 +49,7 @@ def list_nodes(context: typer.Context) -> None:
             "state": _state(node),
             "problem": node["state_detail"] or node["preflight_detail"],
         }
-        for node in client_of(context).nodes()
+        for node in found
     ]
     table(("name", "pool", "address", "state", "problem"), rows)
 

@@ -119,7 +119,7 @@ def _list(noun: Noun) -> Any:
 def _show(noun: Noun) -> Any:
     def show(context: typer.Context, name: Name) -> None:
         client = client_of(context)
-        say_json(client.object_get(_path(client, noun, name))[0])
+        say_json(client.object_get(object_path(client, noun, name))[0])
 
     return show
 
@@ -147,7 +147,7 @@ def _set(noun: Noun) -> Any:
         as_json: Json = False,
     ) -> None:
         client = client_of(context)
-        path = _path(client, noun, name)
+        path = object_path(client, noun, name)
         # The version that was read: a change of another user meanwhile is not overwritten.
         current, etag = client.object_get(path)
         changes = _fields(fields, file, current=current)
@@ -163,7 +163,7 @@ def _set(noun: Noun) -> Any:
 def _delete(noun: Noun) -> Any:
     def delete(context: typer.Context, name: Name, *, is_sure: Yes = False) -> None:
         client = client_of(context)
-        path = _path(client, noun, name)
+        path = object_path(client, noun, name)
         _, etag = client.object_get(path)
         if not is_sure:
             typer.confirm(f"Delete {name}?", abort=True, err=True)
@@ -183,7 +183,7 @@ def _verb(noun: Noun, verb: str) -> Any:
     ) -> None:
         client = client_of(context)
         values = {"reason": reason} if reason else {}
-        found = client.object_do("POST", f"{_path(client, noun, name)}{verb}/", values)
+        found = client.object_do("POST", f"{object_path(client, noun, name)}{verb}/", values)
         if as_json:
             say_json(found)
         else:
@@ -192,7 +192,7 @@ def _verb(noun: Noun, verb: str) -> Any:
     return do
 
 
-def _path(client: "Client", noun: Noun, name: str) -> str:
+def object_path(client: "Client", noun: Noun, name: str) -> str:
     """The address of the object of this name or id; names count first."""
     rows = list(client.objects(noun.path))
     for wanted in (noun.name, "id"):
