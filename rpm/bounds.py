@@ -36,6 +36,10 @@ _SERVER = "rpm/test_asgi_server.py"
 _ACTIONS = "apps.tasks.services.bulk_actions"
 _ACTED = "tasks/services/test_bulk_actions.py::test_one_request_acts_on_a_thousand_tasks_at_most"
 _DESCRIBED = "tasks/test_bounds.py::test_a_description_is_taken_at_each_bound_and_not_above"
+_BULK = "apps.tasks.services.enqueue.bulk"
+_NO_MORE = "tasks/services/test_bulk.py::test_a_bulk_names_no_more_than_the_most"
+_OTHERS = "apps.tasks.services.dependencies"
+_DEPENDENTS = "tasks/services/test_dependencies.py::test_tasks_that_wait_for_one_are_bounded"
 _PREFERENCES = "apps.accounts.services.preferences"
 _PATTERNS = "accounts/test_preferences.py::test_a_list_of_patterns_is_taken_at_each_bound"
 _PATHS = f"{_DEFENCES}::test_each_path_takes_what_it_needs_and_less_from_who_is_not_signed_in"
@@ -178,12 +182,10 @@ BOUNDS = (
         "apps.tasks.services.enqueue.bulk:MANY",
         "tasks/api/test_tasks.py::test_a_bulk_request_takes_a_thousand_tasks_and_no_more",
     ),
-    Bound(
-        "request",
-        "queues of a bulk of tasks",
-        "apps.tasks.services.enqueue.bulk:QUEUES",
-        "tasks/services/test_bulk.py::test_a_bulk_names_no_more_queues_than_the_bound",
-    ),
+    Bound("request", "queues of a bulk of tasks", f"{_BULK}:QUEUES", f"{_NO_MORE}_queues"),
+    Bound("request", "tasks that a bulk waits for", f"{_BULK}:OTHERS", f"{_NO_MORE}_others"),
+    Bound("request", "tasks that a task waits for", "apps.tasks.task_spec:AFTER", _DESCRIBED),
+    Bound("task", "tasks that wait for it", f"{_OTHERS}:MOST_DEPENDENTS", _DEPENDENTS),
     Bound("request", "tasks of a bulk action", f"{_ACTIONS}:MOST_TASKS", _ACTED),
     Bound("request", "characters of a task's name", "apps.tasks.task_spec:NAME_LENGTH", _DESCRIBED),
     Bound("request", "secrets of a task", "apps.tasks.task_spec:SECRETS", _DESCRIBED),

@@ -12,6 +12,7 @@ from apps.accounts.models import User
 from apps.core.containers import CALLBACK_S
 from apps.core.errors import RpmError
 from apps.core.keyring import HIDDEN
+from apps.dashboard.after_field import AfterField
 from apps.dashboard.forms import add_errors
 from apps.dashboard.forms_base import PageForm
 from apps.dashboard.forms_priority import PriorityHint, priority_field, priority_words
@@ -58,12 +59,13 @@ FORM_FIELDS: Mapping[str, tuple[str, ...]] = {
     "tags": ("tags",),
     "hold": ("hold",),
     "array": ("array_size", "array_limit"),
+    "after": ("after",),
 }
 # Below *More*, in the order of the page.
 MORE = (
     *("working_dir", "amounts", "replicas", "volumes", "checkpoint_volume", "retries", "hold"),
     *("is_restartable", "secrets", "abort_script", "abort_language", "abort_timeout_s", "tags"),
-    *("array_size", "array_limit"),
+    *("array_size", "array_limit", "after"),
 )
 _PLAIN = {"spellcheck": "false", "autocapitalize": "off"}
 
@@ -175,6 +177,7 @@ class TaskForm(PageForm):
         max_value=ARRAY,
         help_text="Empty: as many as can run.",
     )
+    after = AfterField()
 
     def __init__(self, *args: Any, user: User, source: Task | None = None, **kwargs: Any) -> None:
         """`source` is the user's own task whose hidden values stay as they are."""
@@ -206,12 +209,12 @@ class TaskForm(PageForm):
     @property
     def more(self) -> list[forms.BoundField]:
         """The fields below *More*."""
-        return [self[name] for name in MORE]
+        return [self[name] for name in MORE if name in self.fields]
 
     @property
     def is_more_open(self) -> bool:
         """Whether something below *More* has a value or an error."""
-        return any(name in self.errors or self._is_set(name) for name in MORE)
+        return any(one.errors or self._is_set(one.name) for one in self.more)
 
     def _is_set(self, name: str) -> bool:
         plain = {"is_restartable": True, "abort_language": "bash", "abort_timeout_s": 60}
@@ -310,7 +313,7 @@ class DraftForm(TaskForm):
     def __init__(self, data: Any = None, *, task: Task, user: User) -> None:
         initial = {**task_values(task), "version": task.changed_at.isoformat()}
         super().__init__(data, initial=initial, user=user)
-        del self.fields["queue"]
+        del self.fields["queue"], self.fields["after"]
         self.priority_hints = [PriorityHint("", priority_words(None), is_shown=True)]
         self.explain_hidden_values()
 

@@ -32,6 +32,7 @@ _OPTIONS: Mapping[str, str] = {
     "is_restartable": "--no-restartable",
     "hold": "--hold",
     "array": "--array",
+    "after": "--after",
 }
 # In place of a hidden value in a request.
 _PLACE = "<value of {name}>"
@@ -107,6 +108,8 @@ def _words(name: str, value: Any) -> list[str] | None:
         return [option, f"0-{value['size'] - 1}{limit}"]
     if name == "request" and isinstance(value, Mapping):
         option = "--request"
+    if name == "after":
+        value = [f"{one['task']}:{one['when']}" for one in value]
     values = _pairs(value) if isinstance(value, Mapping) else value
     values = values if isinstance(values, list) else [values]
     # Together with its option where it begins like one.

@@ -4,9 +4,9 @@ The limits on commands and variables are those of the kernel and of the containe
 node checks the same again.
 """
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
+from uuid import UUID
 
 import msgspec
 from msgspec import Meta
@@ -26,8 +26,8 @@ from apps.core.errors import BadInput
 from apps.core.images import ImageName, image_problems
 from apps.core.keyring import HIDDEN
 from apps.core.parsers import not_json
-from apps.core.suggestions import nearest
 from apps.core.units import check_request, quantities_text
+from apps.tasks.type_errors import type_error
 
 NAME_LENGTH = 200
 SECRETS = 64
@@ -37,25 +37,12 @@ TAGS = 50
 TAG_LENGTH = 100
 VOLUMES = 64
 VOLUME_LENGTH = 63
+AFTER = 64
 REPLICAS = 4096
 ARRAY = 10_000
 RETRIES = 100
 PRIORITY = 1000
 YEAR_S = 366 * 86_400
-
-_AT = re.compile(r" - at `(key in )?\$\.?(?P<path>[^`]*)`$")
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`")
-_MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
-_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`")
-_TYPES = {
-    "array": "a list",
-    "bool": "true or false",
-    "float": "a number",
-    "int": "a whole number",
-    "null": "null",
-    "object": "an object",
-    "str": "text",
-}
 
 Amounts = dict[str, int | float | str] | int | float | str | None
 
@@ -75,6 +62,13 @@ class ArraySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     size: Annotated[int, _bounded(1, ARRAY)]
     limit: Annotated[int | None, _bounded(1, ARRAY)] = None
+
+
+class DependencySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another task that has to end as `when` says."""
+
+    task: UUID
+    when: Literal["ok", "failed", "any"] = "ok"
 
 
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,6 +108,13 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tags: list[str] = []
     hold: Annotated[bool, Meta(description="It waits until it is released.")] = False
     array: ArraySpec | None = None
+    after: Annotated[
+        list[DependencySpec],
+        Meta(
+            description="It starts after these tasks have ended as needed; not of drafts.",
+            extra_json_schema={"maxItems": AFTER},
+        ),
+    ] = []
 
     def __post_init__(self) -> None:
         if self.image and not image_problems(self.image):
@@ -125,8 +126,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 FIELDS = TaskSpec.__struct_fields__
-# What a change of a draft may name; the queue is chosen when it is enqueued.
-CHANGEABLE = tuple(name for name in FIELDS if name != "queue")
+# What a change of a draft may name; the others are chosen when it is enqueued.
+CHANGEABLE = tuple(name for name in FIELDS if name not in {"queue", "after"})
 # Fields that lists show or that queries read have columns of their own.
 COLUMNS = (
     *("name", "request", "replicas", "priority", "is_preemptible", "is_restartable"),
@@ -146,11 +147,6 @@ _BOUNDS = {
     name: (meta["minimum"], meta["maximum"]) for name, meta in _METAS.items() if "minimum" in meta
 }
 _LENGTHS = {name: meta["maxLength"] for name, meta in _METAS.items() if "maxLength" in meta}
-# The fields of the fields that are objects themselves.
-_NESTED = {
-    "abort_callback": AbortCallback.__struct_fields__,
-    "array": ArraySpec.__struct_fields__,
-}
 _decoder = msgspec.json.Decoder(TaskSpec)
 
 
@@ -164,7 +160,7 @@ def read_spec(body: bytes | msgspec.Raw) -> TaskSpec:
     try:
         spec = _decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise type_error(str(error), FIELDS) from error
+        raise type_error(str(error), FIELDS, struct=TaskSpec) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise not_json(str(error), body=bytes(body)) from error
     check(spec)
@@ -180,7 +176,7 @@ def spec_of(values: Mapping[str, Any]) -> TaskSpec:
     try:
         spec = msgspec.convert(dict(values), TaskSpec)
     except msgspec.ValidationError as error:
-        raise type_error(str(error), FIELDS) from error
+        raise type_error(str(error), FIELDS, struct=TaskSpec) from error
     check(spec)
     return spec
 
@@ -194,37 +190,7 @@ def stored_spec(content: Mapping[str, Any], columns: Mapping[str, Any]) -> TaskS
     try:
         return msgspec.convert({**content, **columns}, TaskSpec)
     except (msgspec.ValidationError, TypeError) as error:
-        raise type_error(str(error), FIELDS) from error
-
-
-def type_error(
-    message: str, fields: tuple[str, ...], *, struct: type[msgspec.Struct] = TaskSpec
-) -> BadInput:
-    """The error of msgspec, with the field in our notation and in words.
-
-    Args:
-        fields: the known ones, as suggestions for an unknown one.
-        struct: what was read; its types name the allowed values.
-    """
-    at = _AT.search(message)
-    path = re.sub(r"\[(\d+)\]", r".\1", at["path"]).strip(".") if at else ""
-    text = _AT.sub("", message)
-    unknown, missing = _UNKNOWN.search(text), _MISSING.search(text)
-    if unknown:
-        known = _NESTED.get(path, fields)
-        near = nearest(unknown["name"], known)
-        path = f"{path}.{unknown['name']}".strip(".")
-        problem = f"is not a known field; did you mean {near!r}?"
-    elif missing:
-        path = f"{path}.{missing['name']}".strip(".")
-        problem = "is missing"
-    else:
-        problem = _in_words(text)
-    allowed = ", ".join([] if unknown else _allowed_values(struct, path))
-    if allowed:
-        problem = f"is missing: give one of {allowed}" if missing else f"must be one of {allowed}"
-    field = (path or "body").replace("[...]", "").rstrip(".")
-    return BadInput(f"{field} {problem.rstrip('.')}.", fields={field: problem})
+        raise type_error(str(error), FIELDS, struct=TaskSpec) from error
 
 
 def check(spec: TaskSpec) -> None:
@@ -246,6 +212,7 @@ def check(spec: TaskSpec) -> None:
         **_array(spec.array),
         **_words("tags", spec.tags, most=TAGS, length=TAG_LENGTH),
         **_words("volumes", spec.volumes, most=VOLUMES, length=VOLUME_LENGTH),
+        **_after([one.task for one in spec.after]),
     }
     refuse(problems)
 
@@ -276,26 +243,6 @@ def request_texts(spec: TaskSpec, *, keys: frozenset[str] | None) -> dict[str, s
     texts = quantities_text(spec.request, field="request", keys=keys)
     check_request(texts, field="request")
     return texts
-
-
-def _in_words(text: str) -> str:
-    if text == "Invalid UUID":
-        return "must be the id of a task"
-    expected = _EXPECTED.fullmatch(text)
-    if expected is None:
-        return text[:1].lower() + text[1:]
-    wanted = [_TYPES.get(word.strip(), word.strip()) for word in expected["wanted"].split("|")]
-    got = _TYPES.get(expected["got"], expected["got"])
-    return f"must be {' or '.join(wanted)}, not {got}"
-
-
-def _allowed_values(struct: type[msgspec.Struct], path: str) -> list[str]:
-    """The values of a field that takes only a few; empty for any other."""
-    hint: Any = struct
-    for name in path.split("."):
-        inner = [one for one in (hint, *get_args(hint)) if hasattr(one, "__struct_fields__")]
-        hint = get_type_hints(inner[0]).get(name) if inner else None
-    return list(get_args(hint)) if get_origin(hint) is Literal else []
 
 
 def _texts(spec: TaskSpec) -> dict[str, str]:
@@ -375,3 +322,11 @@ def _words(field: str, words: list[str], *, most: int, length: int) -> dict[str,
         if word in words[:index]:
             return {f"{field}.{index}": f"names {word!r} twice"}
     return {}
+
+
+def _after(tasks: list[UUID]) -> dict[str, str]:
+    if len(tasks) > AFTER:
+        return {"after": f"has {len(tasks)} entries: at most {AFTER}"}
+    return {
+        f"after.{at}.task": "is named twice" for at, task in enumerate(tasks) if task in tasks[:at]
+    }

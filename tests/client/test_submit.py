@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from apps.policies.models import Policy, Pool, Queue
 from apps.tasks.lifecycle.states import TaskState
-from apps.tasks.models import Attempt, AttemptLog, Task
+from apps.tasks.models import Attempt, AttemptLog, Task, TaskDependency
 from rpm_client import Client
 from rpm_client.cli import outcomes
 from rpm_client.cli.app import app
@@ -100,6 +100,35 @@ def test_every_option_reaches_its_field(
         "array": {"size": 10, "limit": 3},
     }
     assert {name: task[name] for name in wanted} == wanted
+
+
+def test_a_task_starts_after_others(
+    access: dict[str, str], example: Example, tmp_path: Path
+) -> None:
+    queue = ("enqueue", "--queue", example.dev_queue.name)
+    first, second = (ctl(access, *queue, "--", "true").stdout.strip() for _ in range(2))
+    script, file = tmp_path / "train.sh", tmp_path / "task.yaml"
+    script.write_text(f"#RPM --after {first}:any\ntrue\n")
+    file.write_text(f"command: ['true']\nafter:\n- task: {second}\n  when: failed\n")
+
+    made = [
+        ctl(access, *queue, "--after", f"{first}:failed", "--after", second, "--", "true"),
+        ctl(access, *queue, str(script)),
+        ctl(access, *queue, "--file", str(file)),
+    ]
+    wrong = ctl(access, *queue, "--after", f"{first}:soon", "--", "true")
+    draft = ctl(access, "enqueue", "--after", first, "--", "true")
+
+    edges = TaskDependency.objects.values_list("task", "after", "when").order_by("pk")
+    ids = [one.stdout.strip() for one in made]
+    assert [tuple(map(str, edge)) for edge in edges] == [
+        (ids[0], first, "failed"),
+        (ids[0], second, "ok"),
+        (ids[1], first, "any"),
+        (ids[2], second, "failed"),
+    ]
+    assert "after.0.when must be one of ok, failed, any" in str(wrong.exception)
+    assert "after is for tasks in a queue" in str(draft.exception)
 
 
 def test_a_file_is_a_task_and_options_count_over_it(

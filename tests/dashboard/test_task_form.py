@@ -23,6 +23,7 @@ from rpm_client.cli import submit as cli
 from rpm_client.cli.app import app
 from tests.dashboard.conftest import ClientFor, Submit
 from tests.dashboard.page_reader import text
+from tests.people import Example
 
 pytestmark = pytest.mark.django_db
 
@@ -77,7 +78,8 @@ def test_every_field_of_the_form_is_on_the_page(alice: User, client_for: ClientF
 def test_a_draft_keeps_every_field_through_the_form(alice: User, client_for: ClientFor) -> None:
     client = client_for(alice)
     draft = task_create(actor=alice, spec=spec_of(SPEC))
-    assert set(SPEC) == set(FIELDS) - {"queue"}, "give the new field a value here"
+    # No draft waits for others.
+    assert set(SPEC) == set(FIELDS) - {"queue", "after"}, "give the new field a value here"
 
     client.post(FORM, {**typed(client, f"{FORM}?copy={draft.pk}"), "copy": str(draft.pk)})
 
@@ -246,3 +248,40 @@ def test_a_draft_changed_by_an_administrator_is_copied_as_its_owner_sees_it(
     form = client_for(alice).get(f"{FORM}?copy={draft.pk}").context["form"]
 
     assert form["command"].value() == "other"
+
+
+def test_a_new_task_starts_after_those_that_the_form_names(
+    alice: User, example: Example, submit: Submit, client_for: ClientFor
+) -> None:
+    client, first, second = client_for(alice), submit(alice, "first"), submit(alice, "second")
+    typed_after = f"{first.pk}:any\r\n {second.pk} \r\n"
+    fields = {
+        "name": "third",
+        "command": "true",
+        "after": typed_after,
+        "is_restartable": "on",
+        "is_preemptible": "on",
+    }
+    queue = {"queue": example.dev_queue.name}
+
+    commands = client.post(FORM, {**fields, **queue, "commands": "1"}).context["commands"]
+    draft = client.post(FORM, fields)
+    wrong = client.post(FORM, {**fields, **queue, "after": f"{first.pk}:soon"})
+    client.post(FORM, {**fields, **queue})
+
+    after = [{"task": str(first.pk), "when": "any"}, {"task": str(second.pk), "when": "ok"}]
+    assert run_by_rpmctl(commands.rpmctl) == spec_of(
+        {"name": "third", "command": ["true"], "after": after, **queue}
+    )
+    assert "name a queue" in str(draft.context["form"].errors["after"])
+    assert wrong.context["form"].errors["after"] == ["Must be one of ok, failed, any"]
+    assert wrong.context["form"].is_more_open
+    task = Task.objects.get(name="third")
+    assert task.ineligible_code == "dependency"
+    page = client.get(reverse("task_detail", args=[task.pk]))
+    assert f'href="{reverse("task_detail", args=[first.pk])}">first</a>' in page.content.decode()
+    shown = " ".join(text(page).split())
+    assert "Starts after" in shown
+    assert "has to end" in shown
+    assert "has to complete" in shown
+    assert not client.get(f"{FORM}?copy={task.pk}").context["form"]["after"].value()

@@ -1,6 +1,7 @@
 """Descriptions at their bounds, and one above."""
 
 from typing import Any, get_type_hints
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +15,7 @@ from apps.core.containers import (
 )
 from apps.core.errors import BadInput
 from apps.tasks.task_spec import (
+    AFTER,
     ARRAY,
     NAME_LENGTH,
     REPLICAS,
@@ -32,6 +34,10 @@ from apps.tasks.task_spec import (
 
 def numbered(count: int) -> list[str]:
     return [f"n{number}" for number in range(count)]
+
+
+def others(count: int) -> list[dict[str, str]]:
+    return [{"task": str(UUID(int=number))} for number in range(count)]
 
 
 def secrets(total: int) -> dict[str, str]:
@@ -72,6 +78,7 @@ def variables(total: int) -> dict[str, str]:
         ("tags", numbered(TAGS), numbered(TAGS + 1)),
         ("tags", ["x" * TAG_LENGTH], ["x" * (TAG_LENGTH + 1)]),
         ("volumes", numbered(VOLUMES), numbered(VOLUMES + 1)),
+        ("after", others(AFTER), others(AFTER + 1)),
         ("checkpoint_volume", "x" * VOLUME_LENGTH, "x" * (VOLUME_LENGTH + 1)),
         ("replicas", REPLICAS, REPLICAS + 1),
         ("retries", RETRIES, RETRIES + 1),

@@ -26,7 +26,12 @@ from apps.allocation.loader.texts import microseconds
 from apps.core.errors import Conflict
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
-from apps.tasks.selectors.queue_order import FAR, QueueExplanation, queue_position
+from apps.tasks.selectors.queue_order import (
+    FAR,
+    QueueExplanation,
+    queue_explanation,
+    queue_position,
+)
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.task_spec import TaskSpec
 
@@ -59,12 +64,16 @@ class TaskCheck:
 
 @dataclass(frozen=True, slots=True)
 class _TriedTask:
-    """A task and its group as they would be stored, and how many wait before it."""
+    """A task and its group as they would be stored, and how many wait before it.
+
+    `reasons` say why passes would leave it out.
+    """
 
     task: Task
     group: TaskGroup | None
     ahead: int
     equals: int
+    reasons: tuple[Mapping[str, Any], ...] = ()
 
 
 def task_check(*, actor: User, spec: TaskSpec) -> TaskCheck:
@@ -77,6 +86,9 @@ def task_check(*, actor: User, spec: TaskSpec) -> TaskCheck:
     if is_suspended():
         return _not_now(tried, (SUSPENDED,))
     now = timezone.now()
+    if tried.reasons:
+        names = ReaderNames.of(actor, tried.task, tried.reasons)
+        return _not_now(tried, reason_payloads(tried.reasons, names, now=now))
     snapshot, index = _with(load(now_us=microseconds(now)), tried)
     plan = decide(snapshot)
     placement = next((one for one in plan.placed if one.task == str(tried.task.pk)), None)
@@ -104,7 +116,9 @@ def _try(actor: User, spec: TaskSpec) -> _TriedTask:
             ineligible_code="",
             array_count=None,
         ).exclude(pk=task.pk)
-        tried = _TriedTask(task, task.task_group, ahead, equals.order_by()[:FAR].count())
+        found = queue_explanation(task) if task.ineligible_code else None
+        reasons = tuple(found.reasons) if found is not None else ()
+        tried = _TriedTask(task, task.task_group, ahead, equals.order_by()[:FAR].count(), reasons)
         transaction.set_rollback(True)
     return tried
 

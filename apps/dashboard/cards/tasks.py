@@ -44,6 +44,7 @@ from apps.tasks.lifecycle.states import (
 )
 from apps.tasks.models import Attempt, IdleWarning, Task
 from apps.tasks.selectors.arrays import array_counts
+from apps.tasks.selectors.dependencies import DependencyRow, dependencies_of
 from apps.tasks.selectors.idle_attempts import idle_warnings_of
 from apps.tasks.selectors.visibility import (
     TaskPermissions,
@@ -138,6 +139,7 @@ class TaskSummaryCard:
     risk: Risk | None
     idle: IdleWarning | None
     attempts: tuple[AttemptRow, ...]
+    after: tuple[DependencyRow, ...]
     topics: tuple[str, ...]
     announce: str = ""
 
@@ -214,8 +216,9 @@ def load_task_summary(user: User, key: str) -> TaskSummaryCard | None:
         _attempt_row(attempt, found.names, sees_placements=permissions.content)
         for attempt in reversed(task_history(task).attempts)
     ]
+    waits = task.state == TaskState.QUEUED
     # An array of which nothing is queued has no reason to wait: its elements run.
-    has_reason = found.reasons or (task.state == TaskState.QUEUED and task.array_count is None)
+    has_reason = found.reasons or (waits and task.array_count is None)
     return TaskSummaryCard(
         task=task,
         permissions=permissions,
@@ -227,6 +230,7 @@ def load_task_summary(user: User, key: str) -> TaskSummaryCard | None:
         risk=_risk(task),
         idle=idle_warnings_of(running_of([task])).get(task.pk),
         attempts=tuple(attempts),
+        after=tuple(dependencies_of(user, task)) if waits else (),
         topics=(f"task.{task.pk}", f"queue.{task.queue_id}"),
     )
 

@@ -1,6 +1,6 @@
 """Request bodies other than task descriptions."""
 
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -9,7 +9,8 @@ from apps.core.errors import BadInput, RpmError
 from apps.core.parsers import not_json
 from apps.tasks.services.enqueue.bulk import MANY
 from apps.tasks.services.queue_order import OrderMove
-from apps.tasks.task_spec import CHANGEABLE, TaskSpec, read_spec, type_error
+from apps.tasks.task_spec import CHANGEABLE, DependencySpec, TaskSpec, read_spec
+from apps.tasks.type_errors import type_error
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -38,15 +39,10 @@ class ReorderBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     other: UUID | None = None
 
 
-class DependencyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    task: UUID
-    when: Literal["ok", "failed", "any"] = "ok"
-
-
 class DependenciesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`after`: what the task waits for from now on; empty: nothing."""
 
-    after: list[DependencyBody]
+    after: list[DependencySpec]
 
 
 class IdleBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +83,7 @@ def read_changes(body: bytes) -> dict[str, Any]:
     try:
         changes = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.ValidationError as error:
-        raise type_error(str(error), CHANGEABLE) from error
+        raise type_error(str(error), CHANGEABLE, struct=TaskSpec) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise not_json(str(error), body=body) from error
     return changes

@@ -1,12 +1,13 @@
 """Dependencies: waiting tasks that start after other tasks have ended as needed."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -20,17 +21,17 @@ from apps.tasks.models import ReasonChange, Task, TaskDependency
 from apps.tasks.models.dependencies import DependencyKind, DependencyOutcome, outcome_of
 from apps.tasks.selectors.visibility import tasks_visible_to
 from apps.tasks.services.queues import check_can_manage_task
+from apps.tasks.task_spec import AFTER, TaskSpec
 from apps.tasks.topics import task_topics
 
-# Tasks that one task waits for, tasks that wait for one task, and tasks that a search for a
-# cycle goes through.
-MOST_AFTER = 64
+# Tasks that wait for one task, and tasks that a search for a cycle goes through.
 MOST_DEPENDENTS = 10_000
 MOST_SEARCHED = 10_000
 # Any number that nothing else in this database uses.
 GRAPH_LOCK = 7_170_004
 # Rejected tasks may be what others wait for: the next pass continues.
 ROUNDS = 20
+UNSEEN = "is no task that you see"
 UNMET = "A task that it waits for ended in another way than it needs."
 
 
@@ -42,12 +43,68 @@ class Dependency:
     when: DependencyKind = DependencyKind.OK
 
 
+@dataclass(slots=True)
+class OtherTasks:
+    """Tasks that a user sees and that others are to wait for, and how many do.
+
+    They are locked, so that none of them ends before the commit.
+    """
+
+    locked: dict[UUID, Task] = field(default_factory=dict)
+    dependents: Counter[UUID] = field(default_factory=Counter)
+
+    def take(self, waiting: Collection[UUID]) -> None:
+        """Count one more task that waits for these.
+
+        Raises:
+            Conflict: too many wait for one of them.
+        """
+        for pk in waiting:
+            if self.dependents[pk] >= MOST_DEPENDENTS:
+                name = self.locked[pk].name
+                raise Conflict(f"{name} has {MOST_DEPENDENTS} tasks that wait for it.")
+        self.dependents.update(waiting)
+
+
+def graph_lock(specs: Iterable[TaskSpec]) -> None:
+    """The first lock of a transaction that stores new tasks, where one waits for others."""
+    if any(spec.after for spec in specs):
+        _lock_graph()
+
+
+def others_lock(actor: User, specs: Iterable[TaskSpec]) -> OtherTasks:
+    """Lock what new tasks wait for, behind the lock of the graph and those of the queues."""
+    wanted = {one.task for spec in specs for one in spec.after}
+    if not wanted:
+        return OtherTasks()
+    seen = list(tasks_visible_to(actor).filter(pk__in=wanted).values_list("pk", flat=True))
+    rows = Task.objects.select_for_update(no_key=True).filter(pk__in=seen).order_by("pk")
+    return OtherTasks({row.pk: row for row in rows}, _dependents(seen))
+
+
+def new_dependencies(task: Task, spec: TaskSpec, others: OtherTasks) -> list[TaskDependency]:
+    """What a task that is not stored yet waits for; without any, passes consider it at once.
+
+    Raises:
+        BadInput: as `task_set_dependencies`.
+        Conflict: too many tasks wait for another one.
+    """
+    after = [Dependency(one.task, DependencyKind(one.when)) for one in spec.after]
+    _refuse(after, {one.task for one in after} - others.locked.keys(), UNSEEN)
+    edges = _edges(task, after, others.locked)
+    waiting = _waiting(edges)
+    others.take(waiting)
+    if waiting and not task.is_held:
+        task.ineligible_code = Ineligibility.DEPENDENCY.value
+    return edges
+
+
 @transaction.atomic
 def task_set_dependencies(*, actor: User, task: Task, after: Sequence[Dependency]) -> Task:
     """Let a waiting task start after others only; replaces what it waited for so far.
 
     Args:
-        after: at most `MOST_AFTER`, in any state but draft; empty: it waits for none any more.
+        after: at most `AFTER`, in any state but draft; empty: it waits for none any more.
 
     Raises:
         NotAllowed: the actor neither owns the task nor manages its queue.
@@ -59,7 +116,7 @@ def task_set_dependencies(*, actor: User, task: Task, after: Sequence[Dependency
     _lock_graph()
     wanted = {one.task: one for one in after}
     visible = set(tasks_visible_to(actor).filter(pk__in=wanted).values_list("pk", flat=True))
-    _refuse(after, set(wanted) - visible, "is no task that you see")
+    _refuse(after, set(wanted) - visible, UNSEEN)
     # All at once in the order of ids; with the lock, none of them ends before the commit.
     rows = Task.objects.select_for_update(no_key=True).filter(pk__in=[*wanted, task.pk])
     locked = {row.pk: row for row in rows.order_by("pk")}
@@ -71,16 +128,18 @@ def task_set_dependencies(*, actor: User, task: Task, after: Sequence[Dependency
         raise Conflict("Elements of this array are waiting or running already.")
     edges = _edges(row, after, locked)
     TaskDependency.objects.filter(task=row).delete()
+    waiting = _waiting(edges)
+    _refuse(after, _leading_to(row.pk, waiting), "waits for this task")
+    OtherTasks(locked, _dependents(waiting)).take(waiting)
     TaskDependency.objects.bulk_create(edges)
-    is_waiting = any(one.outcome == DependencyOutcome.WAITING for one in edges)
-    _write(actor, row, is_waiting=is_waiting, count=len(edges))
+    _write(actor, row, is_waiting=bool(waiting), count=len(edges))
     task.refresh_from_db()
     return task
 
 
 def _check(after: Sequence[Dependency], task: Task) -> None:
-    if len(after) > MOST_AFTER:
-        problem = f"has {len(after)} entries: at most {MOST_AFTER}"
+    if len(after) > AFTER:
+        problem = f"has {len(after)} entries: at most {AFTER}"
         raise BadInput(f"after {problem}.", fields={"after": problem})
     _refuse(after, {task.pk}, "is this task itself")
     seen: set[UUID] = set()
@@ -119,13 +178,18 @@ def _edges(
     ]
     unmet = {one.after_id for one in edges if one.outcome == DependencyOutcome.UNMET}
     _refuse(after, unmet, "has ended in another way already")
-    waiting = [one.after_id for one in edges if one.outcome == DependencyOutcome.WAITING]
-    _refuse(after, _leading_to(row.pk, waiting), "waits for this task")
-    for pk in waiting:
-        dependents = TaskDependency.objects.filter(after=pk).exclude(task=row)
-        if dependents.values("pk")[:MOST_DEPENDENTS].count() >= MOST_DEPENDENTS:
-            raise Conflict(f"{locked[pk].name} has {MOST_DEPENDENTS} tasks that wait for it.")
     return edges
+
+
+def _waiting(edges: Iterable[TaskDependency]) -> list[UUID]:
+    """The other tasks that have not ended."""
+    return [one.after_id for one in edges if one.outcome == DependencyOutcome.WAITING]
+
+
+def _dependents(tasks: Collection[UUID]) -> Counter[UUID]:
+    """How many tasks wait for each of these, or did."""
+    rows = TaskDependency.objects.filter(after__in=tasks).order_by().values("after")
+    return Counter(dict(rows.annotate(Count("pk")).values_list("after", "pk__count")))
 
 
 def _leading_to(task: UUID, after: Collection[UUID]) -> set[UUID]:

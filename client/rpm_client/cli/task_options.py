@@ -31,6 +31,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "tags": ("--tag",),
     "hold": ("--hold",),
     "array": ("--array",),
+    "after": ("--after",),
 }
 Text = Optional[str]
 Number = Optional[int]
@@ -111,6 +112,14 @@ def _options(
             "--array", metavar="0-LAST[%LIMIT]", help="Equal tasks; LIMIT of them run at once."
         ),
     ] = None,
+    after: Annotated[
+        Texts,
+        typer.Option(
+            "--after",
+            metavar="TASK[:ok|any|failed]",
+            help="Starts after that task has completed, ended or failed. Repeatable.",
+        ),
+    ] = None,
 ) -> None: ...
 
 
@@ -150,6 +159,7 @@ def described(options: dict[str, Any]) -> dict[str, Any]:
         "tags": options["tag"],
         "hold": options["hold"],
         "array": _array(options["array"]),
+        "after": [_dependency(one) for one in options["after"] or []],
     }
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
 
@@ -202,6 +212,11 @@ def _secret(text: str) -> tuple[str, str]:
             param_hint="--secret",
         )
     return name, os.environ[name]
+
+
+def _dependency(text: str) -> dict[str, str]:
+    task, colon, when = text.partition(":")
+    return {"task": task, "when": when} if colon else {"task": task}
 
 
 def _request(gpus: Optional[str], amounts: list[str]) -> Any:

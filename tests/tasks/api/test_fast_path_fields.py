@@ -74,7 +74,7 @@ def test_every_field_that_the_fast_path_takes_is_compared(example: Example) -> N
     spec = spec_of(wanted(example, **FULL))
     plain = TaskSpec(name="")
 
-    # Tasks with secrets, arrays and those on hold take the standard path.
+    # Tasks with secrets, arrays, and those on hold or after others take the standard path.
     left = {name for name in FIELDS if getattr(spec, name) == getattr(plain, name)}
 
-    assert left == {"secrets", "hold", "array"}
+    assert left == {"secrets", "hold", "array", "after"}

@@ -1,6 +1,7 @@
 """Many tasks with one request, and the bounds that protect other users."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import Group
@@ -14,6 +15,7 @@ from apps.tasks.models import Task
 from apps.tasks.services import queues
 from apps.tasks.services.enqueue import bulk
 from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
+from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.task_spec import spec_of
 from tests.people import Example
 
@@ -39,7 +41,7 @@ def test_a_bulk_of_unknown_queues_asks_a_bounded_number_of_times(
     assert len(many) <= len(few)
 
 
-def test_a_bulk_names_no_more_queues_than_the_bound(alice: User, example: Example) -> None:
+def test_a_bulk_names_no_more_than_the_most_queues(alice: User, example: Example) -> None:
     items = [described(example.dev_queue.name)]
     items += [described(f"nope{number}") for number in range(bulk.QUEUES + 180)]
     items.append(described(example.dev_queue.name))
@@ -52,6 +54,25 @@ def test_a_bulk_names_no_more_queues_than_the_bound(alice: User, example: Exampl
     )
     assert "the first 20" in answers[-2].fields["queue"]
     assert len(asked) < 60
+
+
+def test_a_bulk_names_no_more_than_the_most_others(alice: User, example: Example) -> None:
+    first = task_submit(actor=alice, spec=described(example.dev_queue.name))
+    others = [str(first.pk), *(str(UUID(int=number)) for number in range(bulk.OTHERS))]
+    bodies = [
+        described(example.dev_queue.name, after=[{"task": one} for one in others[at : at + 50]])
+        for at in range(1, bulk.OTHERS, 50)
+    ]
+    above = described(example.dev_queue.name, after=[{"task": others[0]}])
+
+    with CaptureQueriesContext(connection) as asked:
+        answers = tasks_enqueue_many(actor=alice, items=bodies)
+    with pytest.raises(BadInput, match="after has 1001 different tasks in all: at most 1000"):
+        tasks_enqueue_many(actor=alice, items=[*bodies, above])
+
+    assert {one.fields["after.0.task"] for one in answers} == {"is no task that you see"}
+    assert len(asked) < 60
+    assert Task.objects.count() == 1
 
 
 def test_no_name_is_looked_up_while_a_queue_is_locked(

@@ -13,8 +13,14 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput, RpmError
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
-from apps.tasks.models import Task
+from apps.tasks.models import Task, TaskDependency
 from apps.tasks.selectors.mounts import mounts_of
+from apps.tasks.services.dependencies import (
+    OtherTasks,
+    graph_lock,
+    new_dependencies,
+    others_lock,
+)
 from apps.tasks.services.enqueue.new_tasks import (
     drafts_announce,
     drafts_left,
@@ -38,6 +44,8 @@ from apps.tasks.task_spec import TaskSpec
 MANY = 1000
 # Different queues in one request: each is locked and judged by itself.
 QUEUES = 20
+# Different tasks that those of one request wait for.
+OTHERS = 1000
 
 Items = list[tuple[int, TaskSpec]]
 # The answers by the number of the item in the request.
@@ -69,16 +77,27 @@ def tasks_enqueue_many(*, actor: User, items: Sequence[TaskSpec | RpmError]) -> 
     if len(items) > MANY:
         problem = f"has {len(items)} tasks: at most {MANY} in one request"
         raise BadInput(f"The body {problem}.", fields={"body": problem})
+    specs = [item for item in items if isinstance(item, TaskSpec)]
+    _check_others(specs)
     answers: Answers = dict(enumerate(items))
     # All work that needs no lock is done before the transaction.
     drafts = _new_drafts(actor, answers)
     by_queue = _items_by_queue(actor, answers)
     with transaction.atomic():
+        graph_lock(specs)
         _store_drafts(actor, drafts, answers)
         locked = queues_lock(actor, by_queue)
+        others = others_lock(actor, specs)
         for queue_id, queue_items in by_queue.items():
-            _enqueue_in(actor, locked.get(queue_id), queue_items, answers)
+            _enqueue_in(actor, locked.get(queue_id), queue_items, others, answers)
     return list(answers.values())
+
+
+def _check_others(specs: Sequence[TaskSpec]) -> None:
+    count = len({one.task for spec in specs for one in spec.after})
+    if count > OTHERS:
+        problem = f"has {count} different tasks in all: at most {OTHERS} in one request"
+        raise BadInput(f"after {problem}.", fields={"after": problem})
 
 
 def _new_drafts(actor: User, answers: Answers) -> dict[int, Task]:
@@ -136,7 +155,11 @@ def _by_name(answers: Answers) -> dict[str | int, Items]:
 
 
 def _enqueue_in(
-    actor: User, queue: Queue | None, queue_items: _QueueItems, answers: Answers
+    actor: User,
+    queue: Queue | None,
+    queue_items: _QueueItems,
+    others: OtherTasks,
+    answers: Answers,
 ) -> None:
     """Store the tasks of one queue.
 
@@ -152,11 +175,14 @@ def _enqueue_in(
     mounts = mounts_of([item for _, item in queue_items.items], facts, owner=actor)
     allowance = waiting_allowance(facts, actor.pk, wanted=len(queue_items.items))
     shapes: dict[int, TaskShape] = {}
+    edges: dict[int, list[TaskDependency]] = {}
     for index, item in queue_items.items:
         try:
             if len(shapes) >= allowance:
                 raise too_many_waiting(facts)
-            shapes[index] = accept(item, facts, owner_id=actor.pk, mounts=mounts)
+            shape = accept(item, facts, owner_id=actor.pk, mounts=mounts)
+            edges[index] = new_dependencies(queue_items.tasks[index], item, others)
+            shapes[index] = shape
         except RpmError as error:
             answers[index] = error
     most = settings.RPM_TASK_GROUPS_PER_QUEUE
@@ -171,6 +197,7 @@ def _enqueue_in(
         mark_queued(task, queue, shape=shape, task_group_id=task_group_id, at=timezone.now())
     tasks = [queue_items.tasks[index] for index in shapes]
     Task.objects.bulk_create(tasks)
+    TaskDependency.objects.bulk_create(edge for index in shapes for edge in edges[index])
     waiting_announce(tasks, queue, actor.pk)
 
 

@@ -242,8 +242,9 @@ def task_submit_fast(*, key: str, secret: str, address: str, spec: TaskSpec) -> 
     given = spec.queue
     if connection.vendor != "postgresql" or given is None or not _is_plain(given):
         return None
-    if spec.secrets or spec.hold or spec.array is not None:
-        # The statement neither seals secrets nor holds a task, and stores no array.
+    if spec.secrets or spec.hold or spec.array is not None or spec.after:
+        # The statement neither seals secrets nor lets a task wait for a release or for others, and
+        # stores no array.
         return None
     hashed = secret_hash(secret)
     person = fast_path_cache.person(key, hashed, secret=secret, address=address)

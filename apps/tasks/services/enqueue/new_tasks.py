@@ -21,7 +21,13 @@ from apps.tasks.services.enqueue.storage import check_may_store
 from apps.tasks.services.enqueue.task_secrets import with_secrets
 from apps.tasks.shapes import TaskShape
 from apps.tasks.sizes import spec_bytes
-from apps.tasks.task_spec import COLUMNS, CONTENT, TaskSpec, request_texts
+from apps.tasks.task_spec import COLUMNS, CONTENT, TaskSpec, refuse, request_texts
+
+# What waits for others has to be in a queue, so that their end reaches it.
+AFTER_OF_DRAFT = {
+    "after": "is for tasks in a queue: name a queue, or set it with tasks/<id>/dependencies/ once "
+    "the draft is enqueued"
+}
 
 
 def new_task(spec: TaskSpec, owner: User, *, state: TaskState = TaskState.QUEUED) -> Task:
@@ -47,9 +53,11 @@ def new_draft(spec: TaskSpec, owner: User) -> Task:
     """A draft that is not stored yet.
 
     Raises:
-        BadInput: naming `request.<key>`.
+        BadInput: naming `request.<key>`, or `after`, which no draft has.
         Conflict: as `new_task`.
     """
+    if spec.after:
+        refuse(AFTER_OF_DRAFT)
     task = new_task(spec, owner, state=TaskState.DRAFT)
     if spec.request is not None:
         task.request = request_texts(spec, keys=None)

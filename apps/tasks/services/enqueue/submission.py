@@ -18,15 +18,17 @@ from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import ENQUEUE, RESUME, RUN_AGAIN, TaskTransition
 from apps.tasks.lifecycle.writers import tasks_lock_and_transition
-from apps.tasks.models import Task
+from apps.tasks.models import Task, TaskDependency
 from apps.tasks.redaction import keep_hidden_values, secret_names
 from apps.tasks.selectors.facts import cached_queue_facts
 from apps.tasks.selectors.mounts import mounts_for, mounts_of
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.selectors.vaults import vaults_have_image
+from apps.tasks.services.dependencies import graph_lock, new_dependencies, others_lock
 from apps.tasks.services.enqueue.array_runs import array_run_again
 from apps.tasks.services.enqueue.idempotency import Idempotency, earlier_task, key_keep
 from apps.tasks.services.enqueue.new_tasks import (
+    AFTER_OF_DRAFT,
     columns,
     drafts_announce,
     drafts_left,
@@ -53,7 +55,7 @@ from apps.tasks.services.queues import (
 )
 from apps.tasks.services.task_groups import task_group_ensure, waiting_task_group_id
 from apps.tasks.shapes import TaskShape
-from apps.tasks.task_spec import COLUMNS, TaskSpec, request_texts, spec_of
+from apps.tasks.task_spec import COLUMNS, TaskSpec, refuse, request_texts, spec_of
 
 
 def task_create(*, actor: User, spec: TaskSpec, idempotency: Idempotency | None = None) -> Task:
@@ -99,10 +101,8 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
     _check_no_elements(task)
     merged = spec_of({**spec_values(task), **_with_hidden(changes, task)})
     if merged.queue is not None:
-        raise BadInput(
-            "queue is chosen when the task is enqueued.",
-            fields={"queue": "is chosen when the task is enqueued"},
-        )
+        refuse({"queue": "is chosen when the task is enqueued"})
+    refuse(AFTER_OF_DRAFT if merged.after else {})
     request = None if merged.request is None else request_texts(merged, keys=None)
     values = {
         **columns(merged),
@@ -165,6 +165,7 @@ def _submit_to_waiting_group(
     Returns:
         False where something has to be counted, created or read from vaults: nothing is stored.
     """
+    graph_lock([spec])
     queue = queue_open_to(task.owner, given, is_exclusive=False)
     facts = cached_queue_facts(queue)
     if facts.needs_image and not spec.image:
@@ -174,7 +175,7 @@ def _submit_to_waiting_group(
     task_group_id = waiting_task_group_id(queue.pk, shape.digest())
     if task_group_id is None or is_counted(facts, task.owner_id):
         return False
-    _store(task, queue, shape, task_group_id, idempotency)
+    _store(task, spec, queue, shape, task_group_id, idempotency=idempotency)
     return True
 
 
@@ -185,6 +186,7 @@ def _submit_to_any_group(
     found = queue_ref(task.owner, given)
     has_image = has_vault_image([spec], owner_id=task.owner_id, tenant_id=found.tenant_id)
     with transaction.atomic():
+        graph_lock([spec])
         queue = queue_lock(task.owner, found.pk, given)
         facts = facts_for(queue, has_image=has_image)
         check_may_wait(facts, task.owner_id)
@@ -193,18 +195,22 @@ def _submit_to_any_group(
         task_group_id = task_group_ensure(
             facts.queue_id, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
         )
-        _store(task, queue, shape, task_group_id, idempotency)
+        _store(task, spec, queue, shape, task_group_id, idempotency=idempotency)
 
 
 def _store(
     task: Task,
+    spec: TaskSpec,
     queue: Queue,
     shape: TaskShape,
     task_group_id: int,
+    *,
     idempotency: Idempotency | None,
 ) -> None:
     mark_queued(task, queue, shape=shape, task_group_id=task_group_id, at=timezone.now())
+    edges = new_dependencies(task, spec, others_lock(task.owner, [spec]))
     row_insert(task)
+    TaskDependency.objects.bulk_create(edges)
     key_keep(task.owner_id, idempotency, task.pk)
     waiting_announce([task], queue, task.owner_id)
 
