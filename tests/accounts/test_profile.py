@@ -20,6 +20,7 @@ from apps.accounts.models import (
     User,
 )
 from apps.accounts.services.people import user_create
+from apps.accounts.services.profile import MOST_FORMER_NAMES
 from apps.accounts.services.service_accounts import service_account_create
 from apps.events.models import AuditEntry
 from tests.accounts.test_throttling import basic
@@ -191,3 +192,27 @@ def test_the_page_of_the_account_has_a_button_to_leave(alice: User) -> None:
     assert "Leave group dev" in shown
     assert "You have left group dev." in left.content.decode()
     assert "You are not in that group." in wrong.content.decode()
+
+
+@pytest.mark.parametrize("name", ["ada", "Ada", "\u0430da"])
+def test_nobody_takes_the_former_name_of_another(ada: User, api_as: SignIn, name: str) -> None:
+    eve = user_create(username="eve", password=PASSWORD)
+    assert api_as(ada).patch(f"{V1}/account/", {"username": "lovelace"}).status_code == 200
+
+    taken = api_as(eve).patch(f"{V1}/account/", {"username": name})
+    alike = api_as(eve).patch(f"{V1}/account/", {"username": "love-lace"})
+    mixed = api_as(eve).patch(f"{V1}/account/", {"username": "l\u043evelace"})
+    back = api_as(ada).patch(f"{V1}/account/", {"username": "ada"})
+
+    refused = [taken.status_code, alike.status_code, mixed.status_code]
+    assert (refused, back.status_code) == ([400] * 3, 200)
+    assert "username" in taken.json()["fields"]
+
+
+def test_users_change_their_name_a_bounded_number_of_times(ada: User, api_as: SignIn) -> None:
+    answers = [
+        api_as(ada).patch(f"{V1}/account/", {"username": f"ada-{number}"}).status_code
+        for number in range(MOST_FORMER_NAMES + 1)
+    ]
+
+    assert answers == [200] * MOST_FORMER_NAMES + [400]

@@ -1,6 +1,7 @@
 """Changes that people make to their own account."""
 
 from collections.abc import Mapping
+from typing import Any
 from zoneinfo import available_timezones
 
 from django.db import transaction
@@ -10,8 +11,11 @@ from apps.accounts.services.groups import permissions_change_notify
 from apps.accounts.services.people import password_check
 from apps.accounts.services.people_changes import new_nonce, person_record, person_save
 from apps.core.errors import BadInput
+from apps.core.names import look_of, name_problem
 from apps.core.recorders import event_record
 
+# Users cannot try names without end, and every one stays theirs.
+MOST_FORMER_NAMES = 10
 OWN = ("username", "first_name", "last_name", "email", "time_zone")
 
 
@@ -33,9 +37,13 @@ def profile_change(*, user: User, changes: Mapping[str, str], password: str = ""
     before = {name: getattr(row, name) for name in changes if getattr(row, name) != changes[name]}
     if "email" in before:
         _check_own_password(row, password, "current_password")
+    if "username" in before:
+        _check_new_name(row, changes["username"])
     if before:
         # A provider's user with that address is not recognised as this person because of it.
-        marks = {"is_email_unverified": True} if "email" in before else {}
+        marks: dict[str, Any] = {"is_email_unverified": True} if "email" in before else {}
+        if "username" in before:
+            marks["former_names"] = [*row.former_names, before["username"]]
         person_save(row, {**{name: changes[name] for name in before}, **marks})
         person_record("person.changed", actor=row, user=row, before=before)
     return row
@@ -74,6 +82,24 @@ def time_zone_check(zone: str) -> None:
     if zone and zone not in available_timezones():
         words = "There is no such time zone: use a name such as Europe/Berlin, or leave it empty."
         raise BadInput(f"time_zone: {words}", fields={"time_zone": words})
+
+
+def _check_new_name(user: User, name: str) -> None:
+    """Refuse a name that another account has, had, or looks like.
+
+    Rules and files name users: who takes the former name of another must not get what those give.
+    """
+    others = User.objects.exclude(pk=user.pk)
+    used = list(others.values_list("username", flat=True))
+    for former in others.exclude(former_names=[]).values_list("former_names", flat=True):
+        used += former
+    words = name_problem(name)
+    if look_of(name) in map(look_of, used):
+        words = "Another account has this name, had it, or has one that looks like it."
+    elif len(user.former_names) >= MOST_FORMER_NAMES:
+        words = f"You changed it {MOST_FORMER_NAMES} times: ask an administrator."
+    if words:
+        raise BadInput(f"username: {words}", fields={"username": words})
 
 
 def _check_own_password(user: User, password: str, field: str) -> None:
