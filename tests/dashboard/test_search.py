@@ -203,4 +203,4 @@ def test_a_search_makes_a_fixed_number_of_queries(
 
 
 # Session, user and permissions, and one for each kind of object.
-QUERIES = 9
+QUERIES = 13
