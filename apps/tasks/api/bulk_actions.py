@@ -38,6 +38,10 @@ class BulkActionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     filter: Annotated[
         dict[str, str] | None, Meta(description=f"Of {', '.join(FILTERS)}, as in lists.")
     ] = None
+    before: Annotated[
+        UUID | None,
+        Meta(description="Next to a filter: tasks older than this one, the last of the results."),
+    ] = None
     queue: Annotated[
         str | int | None, Meta(description="Of `change-queue`; another one of `run-again`.")
     ] = None
@@ -55,7 +59,7 @@ class BulkResultSerializer(serializers.Serializer[Any]):
 
 
 class BulkResultsSerializer(serializers.Serializer[Any]):
-    """`is_more`: the filter matches further tasks; send the request again."""
+    """`is_more`: the filter matches further tasks; send the last id as `before`."""
 
     done = serializers.IntegerField()
     failed = serializers.IntegerField()
@@ -107,6 +111,8 @@ def _ids(user: User, body: BulkActionBody) -> tuple[list[UUID], bool]:
     if body.tasks is not None:
         return body.tasks, False
     matching = tasks_matching_filters(user, _filters(body.filter or {}))
+    if body.before is not None:
+        matching = matching.filter(pk__lt=body.before)
     found = list(matching.order_by("-pk").values_list("pk", flat=True)[: MOST_TASKS + 1])
     return found[:MOST_TASKS], len(found) > MOST_TASKS
 

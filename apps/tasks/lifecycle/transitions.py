@@ -70,7 +70,7 @@ CHANGE_QUEUE: Final = TaskTransition(
 RESUME: Final = TaskTransition(
     sources=(TaskState.PAUSED, TaskState.REJECTED),
     target=TaskState.QUEUED,
-    sets={"state_detail": ""},
+    sets={"state_detail": "", "ineligible_code": ""},
     event="task.queued",
 )
 RUN_AGAIN: Final = TaskTransition(

@@ -112,6 +112,8 @@ class Task(models.Model):
     array_limit = models.PositiveIntegerField(null=True, blank=True, editable=False)
     array_next = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     array_indices = models.JSONField(null=True, blank=True, editable=False)
+    # Of an array that runs again: the array, or the element, that it comes from.
+    array_origin = models.UUIDField(null=True, blank=True, editable=False)
     # Of an element of an array: the array, and its own index.
     array = models.ForeignKey(
         "self",

@@ -5,11 +5,14 @@ no more than the array's limit leaves; what was committed counts, so a step that
 repeated changes nothing.
 """
 
+import time
 from collections import Counter
+from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, connection, transaction
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from apps.core.ids import uuid7
@@ -24,20 +27,35 @@ from apps.tasks.lifecycle.transitions import (
 from apps.tasks.lifecycle.writers import TaskSubject, task_transition, transition_record
 from apps.tasks.models import Task
 from apps.tasks.selectors.arrays import elements_by_state
+from apps.tasks.services.queues import queue_share
 from apps.tasks.task_spec import COLUMNS
 
 log = structlog.get_logger(__name__)
 
 # Waiting elements of one task group: no pass starts more of them.
 WAITING = 1000
-# Elements that one step stores: the pass waits for it.
+# Elements that one step stores, and seconds that it takes: the pass waits for it.
 STORED_AT_ONCE = 2000
+STEP_S = 2.0
 _LIVE_STATES = [state for state in TaskState.values if state not in ENDED_STATES]
+_OPEN = Task.objects.filter(state=TaskState.QUEUED, array_count__isnull=False)
 _COPIED = (
     *("owner_id", "queue_id", "task_group_id", "content", "secrets", "is_by_owner"),
     *("submitted_at", "waiting_since"),
     *COLUMNS,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LiveElements:
+    """The elements of an array that have not ended, those that wait, and those that may start."""
+
+    count: int = 0
+    queued: int = 0
+    eligible: int = 0
+
+
+NOTHING_LIVE = LiveElements()
 
 
 def arrays_advance() -> None:
@@ -46,12 +64,23 @@ def arrays_advance() -> None:
     Each array in a transaction of its own: one that fails stops neither the others nor the pass.
     What is too much for one step is left to the next.
     """
-    left = STORED_AT_ONCE
-    for pk, most in _arrays_to_advance():
-        try:
-            left -= array_advance(pk, most=min(most, left))
-        except DatabaseError as error:
-            log.warning("array.failed", array=str(pk), detail=str(error).strip())
+    left, until = STORED_AT_ONCE, time.monotonic() + STEP_S
+    try:
+        for pk, most in _arrays_to_advance():
+            if time.monotonic() >= until:
+                break
+            if not most or left:
+                left -= _advance_or_log(pk, min(most, left))
+    except DatabaseError as error:
+        log.warning("arrays.failed", detail=str(error).strip())
+
+
+def _advance_or_log(pk: UUID, most: int) -> int:
+    try:
+        return array_advance(pk, most=most)
+    except DatabaseError as error:
+        log.warning("array.failed", array=str(pk), detail=str(error).strip())
+        return 0
 
 
 @transaction.atomic
@@ -64,56 +93,79 @@ def array_advance(pk: UUID, *, most: int = WAITING) -> int:
     Returns:
         How many were stored.
     """
-    # On SQLite the transaction itself excludes other writers.
-    has_locks = connection.features.has_select_for_update_skip_locked
-    rows = Task.objects.filter(pk=pk, state=TaskState.QUEUED, array_count__isnull=False)
-    if has_locks:
-        rows = rows.select_for_update(no_key=True, skip_locked=True, of=("self",))
-    array = rows.select_related("queue").first()
+    array = _locked(pk)
     if array is None:
         return 0
-    live = elements_by_state([pk], states=_LIVE_STATES).get(pk, {})
+    live = _live_by_array(Q(array=pk)).get(pk, NOTHING_LIVE)
     count = min(_storable(array, live), most)
     if count > 0:
         _store(array, count)
-    elif not live and array.array_next == array.array_count:
+    elif not live.count and array.array_next == array.array_count:
         _end(array)
     return max(count, 0)
+
+
+def _locked(pk: UUID) -> Task | None:
+    """The array, and its queue before it, which is not closed while elements are stored."""
+    arrays = Task.objects.filter(pk=pk, state=TaskState.QUEUED, array_count__isnull=False)
+    queue_id = arrays.values_list("queue", flat=True).first()
+    if queue_id is None or queue_share(queue_id) is None:
+        return None
+    rows = arrays.filter(queue=queue_id).select_related("queue")
+    if connection.features.has_select_for_update_skip_locked:
+        # On SQLite the transaction itself excludes other writers.
+        rows = rows.select_for_update(no_key=True, skip_locked=True, of=("self",))
+    return rows.first()
 
 
 def _arrays_to_advance() -> list[tuple[UUID, int]]:
     """Arrays that may store elements or end, and how many they may store. Two queries.
 
-    In the order of the queue; arrays of one task group share what may wait of it, those further
-    ahead first.
+    Arrays of one task group share what may wait of it, those further ahead first. Owners take
+    turns, so that the many arrays of one do not delay those of others.
     """
-    arrays = Task.objects.filter(state=TaskState.QUEUED, array_count__isnull=False)
-    columns = ("array_count", "array_limit", "array_next", "ineligible_code", "task_group_id")
-    rows = list(arrays.only(*columns).order_by("submitted_at", "pk"))
+    columns = ("array_count", "array_limit", "array_next", "ineligible_code")
+    rows = list(_OPEN.only(*columns, "task_group_id", "owner_id").order_by("submitted_at", "pk"))
     if not rows:
         return []
-    live = elements_by_state([one.pk for one in rows], states=_LIVE_STATES)
+    live_by_array = _live_by_array(Q(array__in=_OPEN.values("pk")))
     waiting: Counter[int | None] = Counter()
+    turns: Counter[int] = Counter()
     found = []
     for one in rows:
-        of_array = live.get(one.pk, {})
-        waiting[one.task_group_id] += of_array.get(TaskState.QUEUED, 0)
-        most = min(_storable(one, of_array), WAITING - waiting[one.task_group_id])
-        if most > 0:
-            waiting[one.task_group_id] += most
-        if most > 0 or (not of_array and one.array_next == one.array_count):
-            found.append((one.pk, max(most, 0)))
-    return found
+        live = live_by_array.get(one.pk, NOTHING_LIVE)
+        waiting[one.task_group_id] += live.eligible
+        most = max(0, min(_storable(one, live), WAITING - waiting[one.task_group_id]))
+        waiting[one.task_group_id] += most
+        if most or (not live.count and one.array_next == one.array_count):
+            found.append((turns[one.owner_id], one.pk, most))
+            turns[one.owner_id] += 1
+    return [(pk, most) for _, pk, most in sorted(found, key=lambda turn: turn[0])]
 
 
-def _storable(array: Task, live: dict[str, int]) -> int:
+def _live_by_array(which: Q) -> dict[UUID, LiveElements]:
+    """The elements that have not ended, of arrays with any."""
+    is_queued = Q(state=TaskState.QUEUED)
+    rows = Task.objects.filter(which, state__in=_LIVE_STATES).order_by().values("array_id")
+    counted = rows.annotate(
+        count=Count("pk"),
+        queued=Count("pk", filter=is_queued),
+        eligible=Count("pk", filter=is_queued & Q(ineligible_code="")),
+    )
+    return {
+        one["array_id"]: LiveElements(one["count"], one["queued"], one["eligible"])
+        for one in counted
+    }
+
+
+def _storable(array: Task, live: LiveElements) -> int:
     """How many elements may be stored now, given those that have not ended."""
     if array.ineligible_code:
         return 0
     left = (array.array_count or 0) - array.array_next
-    storable = WAITING - live.get(TaskState.QUEUED, 0)
+    storable = WAITING - live.queued
     if array.array_limit is not None:
-        storable = min(storable, array.array_limit - sum(live.values()))
+        storable = min(storable, array.array_limit - live.count)
     return max(0, min(left, storable))
 
 

@@ -27,6 +27,8 @@ from apps.tasks.topics import task_topics
 # Tasks that wait for one task, and tasks that a search for a cycle goes through.
 MOST_DEPENDENTS = 10_000
 MOST_SEARCHED = 10_000
+# Of tasks that wait for one another in a row; each costs the search a query.
+MOST_STEPS = 100
 # Any number that nothing else in this database uses.
 GRAPH_LOCK = 7_170_004
 # Rejected tasks may be what others wait for: the next pass continues.
@@ -126,6 +128,8 @@ def task_set_dependencies(*, actor: User, task: Task, after: Sequence[Dependency
         raise Conflict("Only waiting tasks can wait for others.")
     if row.array_next:
         raise Conflict("Elements of this array are waiting or running already.")
+    if row.array_id is not None:
+        raise Conflict("Elements do not wait for other tasks: their array does, as a whole.")
     edges = _edges(row, after, locked)
     TaskDependency.objects.filter(task=row).delete()
     waiting = _waiting(edges)
@@ -195,16 +199,20 @@ def _dependents(tasks: Collection[UUID]) -> Counter[UUID]:
 def _leading_to(task: UUID, after: Collection[UUID]) -> set[UUID]:
     """Those of `after` that wait for the task themselves, directly or through others."""
     found = {task}
-    frontier = {task}
+    frontier = {task} if after else set[UUID]()
     wanted = set(after)
-    while frontier and len(found) <= MOST_SEARCHED:
+    steps = 0
+    while frontier and steps < MOST_STEPS and len(found) <= MOST_SEARCHED:
+        steps += 1
         # From the task to what waits for it, which are few where it is new.
         rows = TaskDependency.objects.filter(
             after__in=frontier, outcome=DependencyOutcome.WAITING, task__state=TaskState.QUEUED
         )
         frontier = set(rows.values_list("task", flat=True)[:MOST_SEARCHED]) - found
         found |= frontier
-    return wanted if frontier else wanted & found
+    if frontier:
+        raise Conflict(f"Too many tasks wait for this one: at most {MOST_STEPS} after each other.")
+    return wanted & found
 
 
 def _write(actor: User, row: Task, *, is_waiting: bool, count: int) -> None:
@@ -243,9 +251,10 @@ def dependencies_settle(*, now: datetime) -> None:
         tasks = set(due.values_list("task", flat=True)[:BATCH])
         if not tasks:
             return
+        # An array that was released stores its elements before the next pass.
+        after_commit(notify=[NOTIFY_ALLOCATION])
         if not _settle(tasks, now):
-            break
-    after_commit(notify=[NOTIFY_ALLOCATION])
+            return
 
 
 def _settle(tasks: Collection[UUID], now: datetime) -> bool:

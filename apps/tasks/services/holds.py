@@ -83,11 +83,15 @@ def _locked(actor: User, task: Task) -> Task:
 
 
 def _write(actor: User, row: Task, *, kind: str, code: str) -> None:
+    before = row.ineligible_code
     row.ineligible_code, row.changed_at = code, timezone.now()
     row.save(update_fields=["ineligible_code", "changed_at"])
     if row.array_count is not None:
-        elements = Task.objects.filter(array=row.pk, state=TaskState.QUEUED)
-        elements.update(ineligible_code=code, changed_at=row.changed_at)
+        # Not those that are on hold alone, or in another queue.
+        elements = Task.objects.filter(array=row.pk, state=TaskState.QUEUED, queue=row.queue_id)
+        elements.filter(ineligible_code=before).update(
+            ineligible_code=code, changed_at=row.changed_at
+        )
     policy_id = row.queue.policy_id if row.queue is not None else None
     entry = NewEvent(
         kind=kind,

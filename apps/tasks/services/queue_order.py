@@ -85,7 +85,11 @@ def task_reorder(
     if left is None and right is None:
         return row
     moment = _moment_between(equals, left, right)
-    moved = Q(pk=row.pk) if row.array_count is None else Q(pk=row.pk) | Q(array=row.pk)
+    moved = (
+        Q(pk=row.pk)
+        if row.array_count is None
+        else Q(pk=row.pk) | Q(array=row.pk, queue=row.queue_id)
+    )
     Task.objects.filter(moved, state=TaskState.QUEUED).update(
         submitted_at=moment, waiting_since=row.waits_since, changed_at=timezone.now()
     )
@@ -190,7 +194,8 @@ def task_set_priority(
         if not still.update(**values, changed_at=timezone.now()):
             raise Conflict("The task is in another state by now: read it again.")
         if task.array_count is not None:
-            Task.objects.filter(array=task.pk, state=task.state).update(
+            # Not those that were moved to another queue.
+            Task.objects.filter(array=task.pk, state=task.state, queue=task.queue_id).update(
                 **values, changed_at=timezone.now()
             )
         _record_priority(actor, task, queue, priority)

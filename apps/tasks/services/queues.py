@@ -113,6 +113,11 @@ def queues_lock(user: User, ids: Collection[int]) -> dict[int, Queue]:
     return {pk: locked[pk] for pk in sorted(still_open.values_list("pk", flat=True))}
 
 
+def queue_share(queue_id: int) -> Queue | None:
+    """The queue, which is neither closed nor regrouped until the commit; None: it is closed."""
+    return _LOCKS[False][1].first(given=queue_id)
+
+
 def _locked_by(field: "Field[Any, Any]", clause: str) -> Statement[Queue]:
     column = {field.name: Parameter("given", field)}
     return Statement(

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 from django.db import connection, transaction
-from django.db.models import Max, Q, QuerySet, Sum
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet, Sum
 
 from apps.core import clock
 from apps.events.models import Event
@@ -338,13 +338,14 @@ def _is_needed() -> Q:
     unsettled = Member.objects.filter(Q(released_at=None) | untold)
     # Also one whose end no pass has acted on.
     waiting = TaskDependency.objects.filter(Q(outcome="waiting") | Q(is_due=True))
+    # Looked up for each task, by an index: both tables may be large.
     return (
-        Q(pk__in=waiting.filter(task__state="queued").values("after"))
+        Q(Exists(waiting.filter(task__state="queued", after=OuterRef("pk"))))
+        | Q(Exists(Task.objects.filter(array=OuterRef("pk"))))
         | Q(attempts__in=live)
         | Q(attempts__in=Attempt.objects.filter(is_booked=False))
         | Q(attempts__in=sampled.values("held__member__attempt"))
         | Q(attempts__in=unsettled.values("attempt"))
         | Q(attempts__in=live.values("stops_for"))
         | Q(attempts__in=live.values("blocked_by"))
-        | Q(pk__in=Task.objects.filter(array__isnull=False).values("array"))
     )

@@ -34,7 +34,7 @@ from apps.tasks.lifecycle.writers import (
     tasks_transition_without_events,
     transition_record,
 )
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import Attempt, Task, TaskDependency
 from apps.tasks.services.queues import check_can_manage_task
 from apps.tasks.services.retention import unstarted_tasks_remove
 
@@ -62,14 +62,17 @@ def _elements_remove(array: Task) -> dict[str, int]:
     """Remove the elements of an array, where none has started; the columns to set in the array.
 
     Raises:
-        Conflict: one has started.
+        Conflict: one has started, or other tasks wait for one.
     """
     locked = Task.objects.select_for_update(no_key=True).get(pk=array.pk)
     elements = Task.objects.filter(array=array.pk)
     new = elements.filter(state=TaskState.QUEUED, generation=0)
-    ids = list(new.select_for_update(no_key=True).values_list("pk", flat=True))
+    rows = new.select_for_update(no_key=True).order_by("pk")
+    ids = list(rows.values_list("pk", flat=True))
     if len(ids) < locked.array_next:
         raise Conflict("Elements of this array have started: abort it instead.")
+    if TaskDependency.objects.filter(after__in=elements.values("pk")).exists():
+        raise Conflict("Other tasks wait for elements of this array: abort it instead.")
     unstarted_tasks_remove(ids)
     return {"array_next": 0}
 

@@ -62,6 +62,21 @@ def test_a_filter_takes_what_the_list_shows(
     assert states(foreign) == ["queued"]
 
 
+def test_a_filter_goes_on_before_the_last_result(
+    api_as: As, alice: User, example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = enqueue(alice, example.dev_queue, 3)
+    monkeypatch.setattr(bulk_actions, "MOST_TASKS", 2)
+    body = {"action": "hold", "filter": {"queue": example.dev_queue.name}}
+
+    first = post(api_as(alice), PATH, body).json()
+    rest = post(api_as(alice), PATH, {**body, "before": first["results"][-1]["task"]}).json()
+
+    newest = [str(task.pk) for task in reversed(tasks)]
+    assert [one["task"] for one in first["results"] + rest["results"]] == newest
+    assert (first["is_more"], rest["is_more"]) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

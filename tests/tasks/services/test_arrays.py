@@ -13,7 +13,6 @@ from apps.policies.models import Profile
 from apps.tasks.models import Member, Task
 from apps.tasks.selectors.secrets import task_secrets
 from apps.tasks.selectors.visibility import tasks_visible_to
-from apps.tasks.services.arrays import arrays_advance
 from apps.tasks.services.dependencies import Dependency, task_set_dependencies
 from apps.tasks.services.enqueue.submission import (
     task_change,
@@ -84,28 +83,6 @@ def test_an_array_fails_with_one_of_its_elements(served: Example, alice: User) -
 
     array.refresh_from_db()
     assert (array.state, array.state_detail) == ("failed", "1 of 2 elements failed")
-
-
-def test_arrays_of_one_task_group_share_what_may_wait(example: Example, alice: User) -> None:
-    first, second = (array_of(alice, example, 1500) for _ in range(2))
-
-    arrays_advance()
-    arrays_advance()
-
-    assert counts(first) == {"queued": 1000}
-    assert counts(second) == {}
-
-
-def test_a_step_stores_a_bounded_number_of_elements(example: Example, alice: User) -> None:
-    arrays = [array_of(alice, example, 1500) for _ in range(3)]
-    for priority, array in enumerate(arrays):
-        task_set_priority(actor=alice, task=array, priority=-priority)
-
-    arrays_advance()
-    assert [sum(counts(array).values()) for array in arrays] == [1000, 1000, 0]
-
-    arrays_advance()
-    assert [sum(counts(array).values()) for array in arrays] == [1000, 1000, 1000]
 
 
 def test_no_more_elements_are_live_than_the_limit_lets(served: Example, alice: User) -> None:
@@ -283,6 +260,8 @@ def test_an_array_runs_again_as_a_new_one_of_what_did_not_complete(
     again = task_run_again(actor=alice, task=array)
 
     assert again.pk != array.pk
+    with pytest.raises(Conflict, match="runs again already"):
+        task_run_again(actor=alice, task=array, is_all=True)
     run_pass()
     assert stored(again) == [1, 2]
     element = again.elements.get(array_index=2)

@@ -91,6 +91,7 @@ def test_a_rejection_goes_on_to_what_waits_for_the_rejected_task(
     resumed = task_resume(actor=alice, task=Task.objects.get(pk=tasks[1].pk))
     run_pass()
     assert states([resumed]) == ["allocated"]
+    assert not TaskDependency.objects.filter(task=resumed.pk).exists()
 
 
 def test_its_reason_names_what_it_waits_for(

@@ -35,9 +35,8 @@ def array_run_again(
 
     Raises:
         NotAllowed, NotFound, BadInput, NeverFits: as enqueueing a new task.
-        Conflict: elements have not ended, or none is left to run.
+        Conflict: elements have not ended, none is left to run, or it runs again already.
     """
-    indices = _indices(task, is_all=is_all)
     spec = spec_of(values)
     at = queue_ref(actor, queue)
     has_image = vaults_have_image(
@@ -45,10 +44,13 @@ def array_run_again(
     )
     again = new_task(spec, task.owner)
     again.is_by_owner = task.is_by_owner
-    again.array_indices, again.array_count = indices, len(indices)
+    again.array_origin = task.pk
     with transaction.atomic():
         found = queue_lock(actor, at.pk, queue)
         check_open_to_owner(task, found)
+        _check_once(task)
+        again.array_indices = _indices(task, is_all=is_all)
+        again.array_count = len(again.array_indices)
         facts = facts_for(found, has_image=has_image)
         check_may_wait(facts, task.owner_id)
         mounts = mounts_for(actor, task, spec, facts)
@@ -60,6 +62,15 @@ def array_run_again(
         again.save(force_insert=True)
         waiting_announce([again], found, actor.pk)
     return again
+
+
+def _check_once(task: Task) -> None:
+    """Two requests at once, or a repeated one, must not run anything twice."""
+    Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+    open_arrays = Task.objects.filter(state=TaskState.QUEUED, array_count__isnull=False)
+    again = open_arrays.filter(array_origin=task.pk).first()
+    if again is not None:
+        raise Conflict(f"It runs again already, as array {again.pk}.")
 
 
 def _indices(task: Task, *, is_all: bool) -> list[int]:

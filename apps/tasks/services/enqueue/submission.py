@@ -337,7 +337,9 @@ def task_return(
             raise Conflict("The task is in another state by now: read it again.")
         if now.array_count is not None:
             # Its elements go with it.
-            elements = Task.objects.filter(array=task.pk, state__in=transition.sources)
+            elements = Task.objects.filter(
+                array=task.pk, state__in=transition.sources, queue=now.queue_id
+            )
             tasks_lock_and_transition(
                 transition,
                 elements.values_list("pk", flat=True),

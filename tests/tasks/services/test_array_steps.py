@@ -1,0 +1,122 @@
+"""What a step stores of arrays, and elements that differ from the rest of their array."""
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.configuration.services.queues import profile_connect
+from apps.core.errors import Conflict
+from apps.policies.models import Profile, Queue
+from apps.tasks.models import Task
+from apps.tasks.services.arrays import arrays_advance
+from apps.tasks.services.dependencies import Dependency, task_set_dependencies
+from apps.tasks.services.enqueue.submission import task_enqueue
+from apps.tasks.services.holds import task_hold, task_release
+from apps.tasks.services.queue_order import task_change_queue, task_set_priority
+from apps.tasks.services.stop import task_dequeue
+from tests.people import Example
+from tests.tasks.services.array_steps import array_of, counts
+
+pytestmark = pytest.mark.django_db
+
+
+def test_arrays_of_one_task_group_share_what_may_wait(example: Example, alice: User) -> None:
+    first, second = (array_of(alice, example, 1500) for _ in range(2))
+
+    arrays_advance()
+    arrays_advance()
+
+    assert counts(first) == {"queued": 1000}
+    assert counts(second) == {}
+
+
+def test_a_step_stores_a_bounded_number_of_elements(example: Example, alice: User) -> None:
+    arrays = [array_of(alice, example, 1500) for _ in range(3)]
+    for priority, array in enumerate(arrays):
+        task_set_priority(actor=alice, task=array, priority=-priority)
+
+    arrays_advance()
+    assert [sum(counts(array).values()) for array in arrays] == [1000, 1000, 0]
+
+    arrays_advance()
+    assert [sum(counts(array).values()) for array in arrays] == [1000, 1000, 1000]
+
+
+def test_an_array_on_hold_leaves_the_others_of_its_group_alone(
+    example: Example, alice: User
+) -> None:
+    first, second = (array_of(alice, example, 1500) for _ in range(2))
+    arrays_advance()
+    task_hold(actor=alice, task=first)
+
+    arrays_advance()
+
+    assert counts(second) == {"queued": 1000}
+
+
+def test_owners_take_turns_where_a_step_is_full(example: Example, alice: User, bob: User) -> None:
+    arrays = [array_of(alice, example, 1500) for _ in range(3)]
+    for priority, array in enumerate(arrays):
+        task_set_priority(actor=alice, task=array, priority=-priority)
+    other = array_of(bob, example, 1500)
+    task_set_priority(actor=bob, task=other, priority=-9)
+
+    arrays_advance()
+
+    assert [sum(counts(array).values()) for array in (*arrays, other)] == [1000, 0, 0, 1000]
+
+
+def test_an_array_of_which_other_tasks_wait_for_an_element_is_not_dequeued(
+    example: Example, alice: User
+) -> None:
+    array, after = array_of(alice, example, 2), array_of(alice, example, 1)
+    arrays_advance()
+    task_dequeue(actor=alice, task=after)
+    waiting = task_enqueue(actor=alice, task=after, queue=example.dev_queue.name)
+    element = array.elements.get(array_index=0)
+    task_set_dependencies(actor=alice, task=waiting, after=[Dependency(element.pk)])
+
+    with pytest.raises(Conflict, match="Other tasks wait for elements"):
+        task_dequeue(actor=alice, task=array)
+    with pytest.raises(Conflict, match="their array does"):
+        task_set_dependencies(actor=alice, task=element, after=[Dependency(array.pk)])
+
+
+def test_an_element_that_is_on_hold_alone_stays_so(example: Example, alice: User) -> None:
+    array = array_of(alice, example, 2)
+    arrays_advance()
+    element = array.elements.get(array_index=0)
+    Task.objects.filter(pk=element.pk).update(ineligible_code="admin_hold")
+
+    task_hold(actor=alice, task=array)
+    task_release(actor=alice, task=array)
+
+    codes = array.elements.order_by("array_index").values_list("ineligible_code", flat=True)
+    assert list(codes) == ["admin_hold", ""]
+
+
+def test_elements_in_another_queue_keep_their_group(
+    example: Example, alice: User, root: User
+) -> None:
+    profile = Profile.objects.get(name="8xGPU")
+    other = profile_connect(actor=root, policy=example.dev, profile=profile)
+    array = array_of(alice, example, 2)
+    arrays_advance()
+    element = array.elements.get(array_index=0)
+    task_change_queue(actor=alice, task=element, queue=other.name)
+    element.refresh_from_db()
+    group = element.task_group_id
+
+    task_set_priority(actor=alice, task=array, priority=-1)
+
+    element.refresh_from_db()
+    assert element.task_group_id == group
+
+
+def test_no_element_is_stored_in_a_queue_that_is_closed(example: Example, alice: User) -> None:
+    array = array_of(alice, example, 2)
+    Queue.objects.filter(pk=example.dev_queue.pk).update(removed_at=timezone.now())
+
+    arrays_advance()
+
+    assert counts(array) == {}
