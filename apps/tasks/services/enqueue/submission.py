@@ -331,22 +331,18 @@ def task_return(
         }
         if "submitted_at" not in changes:
             position |= {"submitted_at": timezone.now(), "waiting_since": None}
-        if not tasks_lock_and_transition(
-            transition, [task.pk], actor_id=actor.pk, columns={**position, **changes}, data=data
-        ):
+        values: dict[str, Any] = {
+            "actor_id": actor.pk,
+            "columns": {**position, **changes},
+            "data": data,
+        }
+        if not tasks_lock_and_transition(transition, [task.pk], **values):
             raise Conflict("The task is in another state by now: read it again.")
         if now.array_count is not None:
             # Its elements go with it.
-            elements = Task.objects.filter(
-                array=task.pk, state__in=transition.sources, queue=now.queue_id
-            )
-            tasks_lock_and_transition(
-                transition,
-                elements.values_list("pk", flat=True),
-                actor_id=actor.pk,
-                columns={**position, **changes},
-                data=data,
-            )
+            elements = Task.objects.filter(array=task.pk, state__in=transition.sources)
+            ids = elements.filter(queue=now.queue_id).values_list("pk", flat=True)
+            tasks_lock_and_transition(transition, ids, **values)
     task.refresh_from_db()
     return task
 
