@@ -129,7 +129,7 @@ def _web(installation: _Installation) -> Iterator[int]:
     command = [sys.executable, "-m", "gunicorn", "rpm.wsgi:application", *options]
     process = subprocess.Popen(command, cwd=ROOT, env=installation.environment)
     try:
-        ports.wait_for_server(process, lambda: ports.accepts(port), what="gunicorn")
+        ports.wait_for_server(process, lambda: ports.listens(process, port), what="gunicorn")
         yield port
     finally:
         ports.stop(process, signal=signal.SIGTERM)

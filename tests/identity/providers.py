@@ -92,7 +92,7 @@ def _running(script: str, configuration: Mapping[str, Any]) -> Iterator[int]:
                 preexec_fn=ports.end_with_parent,  # noqa: PLW1509 - one C call, no lock is taken
             )
             try:
-                ports.wait_for_server(process, partial(ports.accepts, port), what=script)
+                ports.wait_for_server(process, partial(ports.listens, process, port), what=script)
             except ports.ServerDidNotStart as error:
                 ports.stop(process, signal=signal.SIGTERM)
                 log.seek(0)

@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Callable
 
+import psutil
+
 from tests.services.timeouts import scale_timeout
 
 LIBC = ctypes.CDLL(None)
@@ -31,12 +33,25 @@ def free_port() -> int:
 
 
 def accepts(port: int) -> bool:
-    """Whether a process accepts connections on this port of 127.0.0.1."""
+    """Whether a process, any, accepts connections on this port of 127.0.0.1."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             return True
     except OSError:
         return False
+
+
+def listens(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Whether this process itself listens on this TCP port.
+
+    That something accepts there is not enough: another test's server may have taken the port
+    while this process started, and this one is about to end for that.
+    """
+    try:
+        own = psutil.Process(process.pid).net_connections(kind="tcp")
+    except psutil.Error:
+        return False
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in own)
 
 
 def wait_until(condition: Callable[[], bool], *, what: str, timeout_s: float = 30) -> None:

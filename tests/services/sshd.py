@@ -89,7 +89,7 @@ class SshdNode:
             (self.folder / "config").write_text(CONFIG.format(port=port, folder=self.folder))
             process = _start_sshd(self.folder)
             try:
-                ports.wait_for_server(process, lambda: ports.accepts(port), what="sshd")  # noqa: B023  # called before the next round
+                ports.wait_for_server(process, lambda: ports.listens(process, port), what="sshd")  # noqa: B023  # called before the next round
             except ports.ServerDidNotStart:
                 ports.stop(process, signal=signal.SIGTERM)
                 continue

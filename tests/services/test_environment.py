@@ -1,8 +1,10 @@
 """The surroundings of the tests are real, private and empty."""
 
 import os
+import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -129,6 +131,23 @@ def test_a_server_ends_with_tests_that_were_killed(tmp_path: Path) -> None:
 
 def test_a_free_port_is_free() -> None:
     assert not ports.accepts(ports.free_port())
+
+
+def test_a_port_that_another_process_has_is_not_this_servers() -> None:
+    """The server of another test had taken it: nothing answered once that one had ended."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+            assert ports.accepts(port)
+            assert not ports.listens(other, port)
+            other.kill()
+
+    command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        ports.wait_until(partial(ports.listens, server, port), what="the server")
+        server.kill()
+
+    assert not ports.listens(server, port)
 
 
 def test_a_bound_grows_with_the_load_and_never_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,11 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="user",
             name="former_names",
-            field=models.JSONField(blank=True, default=list, editable=False),
+            field=models.JSONField(
+                blank=True,
+                db_default=models.Value([], models.JSONField()),
+                default=list,
+                editable=False,
+            ),
         ),
     ]

@@ -51,7 +51,9 @@ class User(AbstractUser):
         help_text="A service account that was deleted; its tasks stay.",
     )
     # Which the user had before, and nobody else may choose.
-    former_names = models.JSONField(default=list, blank=True, editable=False)
+    former_names = models.JSONField(
+        default=list, db_default=models.Value([], models.JSONField()), blank=True, editable=False
+    )
     time_zone = models.CharField(
         max_length=64, blank=True, help_text="Empty: the time zone of the browser."
     )
