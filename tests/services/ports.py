@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-import psutil
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from tests.services.timeouts import scale_timeout
 
