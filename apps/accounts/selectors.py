@@ -1,9 +1,10 @@
 """What a user is, in terms of groups; and the people and groups that a user may see."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from allauth.socialaccount.models import SocialAccount
@@ -52,6 +53,12 @@ RULES_ON_PEOPLE: Mapping[str, str] = {
     "volumeuserpermission": "",
     "taskuserpermission": "content_object__queue__policy__tenant",
 }
+
+
+def former_names(users: QuerySet[User]) -> Iterator[str]:
+    """User names that these accounts had before, and that nobody else may choose."""
+    renamed = users.exclude(former_names=[]).values_list("former_names", flat=True)
+    return chain.from_iterable(renamed)
 
 
 def groups_of(user: User) -> QuerySet[Group]:

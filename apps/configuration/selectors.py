@@ -59,6 +59,12 @@ _SETTINGS = Settings.__struct_fields__
 _QUEUE_COPIED = tuple(set(QueueEntry.__struct_fields__) - {"profile"})
 
 
+def last_revision() -> int:
+    """The number of the last revision; 0 where there is none."""
+    last = Revision.objects.order_by("-number").values_list("number", flat=True).first()
+    return last or 0
+
+
 def live_document() -> Document:
     """The live configuration that the engine, queues and nodes use, policies included."""
     queues = list(

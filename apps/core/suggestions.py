@@ -13,6 +13,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return near[0] if near else ""
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name; empty where none is known."""
+    near = nearest(name, known)
+    return f"; did you mean {near!r}?" if near else ""
+
+
 def shorten(name: str, *, most: int = NAME_CHARS) -> str:
     """A name from a request, as an error repeats it."""
     return name if len(name) <= most else f"{name[: most - 3]}..."

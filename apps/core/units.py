@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from apps.core.errors import BadInput
-from apps.core.suggestions import nearest
+from apps.core.suggestions import did_you_mean
 
 BUILT_IN_KEYS = ("gpu", "cpu", "memory_mb", "slot")
 # How amounts of the built-in keys are called in sentences; other keys are their own unit.
@@ -144,7 +144,7 @@ def _check_key(key: object, known: list[str] | None, *, field: str) -> None:
         raise _bad(field, "is not a resource key: use small letters, digits, dot, dash, underscore")
     if known is None or key in known:
         return
-    raise _bad(field, f"is not a known resource key; did you mean {nearest(key, known)!r}?")
+    raise _bad(field, f"is not a known resource key{did_you_mean(key, known)}")
 
 
 def _without_unit(text: str, key: str, *, field: str) -> str:

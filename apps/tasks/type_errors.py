@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from apps.core.errors import BadInput
-from apps.core.suggestions import nearest
+from apps.core.suggestions import did_you_mean
 
 _AT = re.compile(r" - at `(key in )?\$\.?(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`")
@@ -37,9 +37,8 @@ def type_error(message: str, fields: tuple[str, ...], *, struct: type[msgspec.St
     if unknown:
         inner = _struct_at(struct, path) if path else None
         known = inner.__struct_fields__ if inner else fields
-        near = nearest(unknown["name"], known)
         path = f"{path}.{unknown['name']}".strip(".")
-        problem = f"is not a known field; did you mean {near!r}?"
+        problem = f"is not a known field{did_you_mean(unknown['name'], known)}"
     elif missing:
         path = f"{path}.{missing['name']}".strip(".")
         problem = "is missing"

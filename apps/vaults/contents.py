@@ -14,7 +14,7 @@ from apps.core.containers import (
 )
 from apps.core.images import image_problems
 from apps.core.keyring import HIDDEN
-from apps.core.suggestions import nearest
+from apps.core.suggestions import did_you_mean
 from apps.vaults.text.bounds import SECRETS, BadText, ParsedText, bad_text
 from apps.vaults.text.reader import read
 
@@ -89,8 +89,7 @@ def _environment(given: Mapping[str, Any]) -> Iterator[Problem]:
 def _container(given: Mapping[str, Any]) -> Iterator[Problem]:
     for name, value in given.items():
         if name not in CONTAINER_FIELDS:
-            near = nearest(name, CONTAINER_FIELDS)
-            yield (CONTAINER, name), f"is not known; did you mean {near!r}?"
+            yield (CONTAINER, name), f"is not known{did_you_mean(name, CONTAINER_FIELDS)}"
         elif name == "command":
             if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
                 yield (CONTAINER, name), "must be a list of texts: the program and its arguments"

@@ -15,27 +15,28 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = jsonschema.Draft202012Validator(document_schema())
 
 
-def example() -> dict[str, object]:
-    """The one of the documentation."""
+def examples() -> list[dict[str, object]]:
+    """Those of the documentation: a document, and a configuration file."""
     text = (ROOT / "docs" / "configuring.md").read_text()
-    found = re.search(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    document: dict[str, object] = yaml.safe_load(found[1])
-    return document
+    found = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [yaml.safe_load(one) for one in found[:2]]
 
 
-def test_the_example_of_the_documentation_is_read_and_fits_the_schema() -> None:
-    sent = example()
+def test_the_examples_of_the_documentation_are_read_and_fit_the_schema() -> None:
+    sent, file = examples()
 
     SCHEMA.validate(sent)
     SCHEMA.validate(as_data(parse(sent)))
     assert len(parse(sent).pools) == 2
+    assert {"groups", "rules", "queuing_order", "remove"} < set(file)
+    SCHEMA.validate(file)
 
 
 @pytest.mark.parametrize(
     "change",
     [
         pytest.param({"pool": []}, id="a misspelt field"),
+        pytest.param({"rules": [{"kind": "task", "level": "read"}]}, id="a rule on no kind"),
         pytest.param({"settings": {"preemption": "always"}}, id="a choice that is none"),
         pytest.param({"pools": [{"capacity": {"gpu": 4}}]}, id="a pool without a name"),
         pytest.param({"pools": [{"name": "A", "capacity": [4]}]}, id="amounts in a list"),
@@ -50,7 +51,8 @@ def test_what_reading_refuses_does_not_fit_the_schema(change: dict[str, object])
 
 def test_every_field_that_can_be_sent_is_described() -> None:
     parts = document_schema()["$defs"]
+    words = {**WORDS, "Document": WORDS["Document"] | WORDS["FileParts"], "FileParts": {}}
 
-    for name, words in WORDS.items():
-        if words:
-            assert set(words) == set(parts[name]["properties"]), name
+    for name, sentences in words.items():
+        if sentences:
+            assert set(sentences) == set(parts[name]["properties"]), name

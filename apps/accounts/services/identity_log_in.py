@@ -21,7 +21,7 @@ from apps.accounts.models import (
     UsedAssertion,
     User,
 )
-from apps.accounts.selectors import administrators_left, is_break_glass
+from apps.accounts.selectors import administrators_left, former_names, is_break_glass
 from apps.accounts.services.groups import memberships_lock, permissions_change_notify
 from apps.accounts.services.people import user_create
 from apps.accounts.services.people_changes import person_save
@@ -270,9 +270,7 @@ def _free_name(identity: ProviderIdentity) -> str:
     proposed = identity.user_name.partition("@")[0] or identity.email.partition("@")[0]
     base = re.sub(r"[^\w.+-]", "", proposed or identity.name)[:100] or "person"
     taken = set(User.objects.filter(username__istartswith=base).values_list("username", flat=True))
-    for former in User.objects.exclude(former_names=[]).values_list("former_names", flat=True):
-        taken.update(former)
-    folded = {name.lower() for name in taken}
+    folded = {name.lower() for name in taken.union(former_names(User.objects.all()))}
     names = (base if number < 2 else f"{base}-{number}" for number in range(1, len(folded) + 3))
     return next(name for name in names if name.lower() not in folded)
 

@@ -1,12 +1,14 @@
 """Changes that people make to their own account."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 from zoneinfo import available_timezones
 
 from django.db import transaction
 
 from apps.accounts.models import User
+from apps.accounts.selectors import former_names
 from apps.accounts.services.groups import permissions_change_notify
 from apps.accounts.services.people import password_check
 from apps.accounts.services.people_changes import new_nonce, person_record, person_save
@@ -90,9 +92,7 @@ def _check_new_name(user: User, name: str) -> None:
     Rules and files name users: who takes the former name of another must not get what those give.
     """
     others = User.objects.exclude(pk=user.pk)
-    used = list(others.values_list("username", flat=True))
-    for former in others.exclude(former_names=[]).values_list("former_names", flat=True):
-        used += former
+    used = chain(others.values_list("username", flat=True), former_names(others))
     words = name_problem(name)
     if look_of(name) in map(look_of, used):
         words = "Another account has this name, had it, or has one that looks like it."

@@ -1,6 +1,6 @@
-"""The configuration document as a JSON schema, for editors and for other programs.
+"""Configuration documents and files as a JSON schema, for editors and for other programs.
 
-Made from the same structs that read a document: `make schema` writes it to
+Made from the same structs that read them: `make schema` writes it to
 `docs/configuration.schema.json`, and `make check` compares.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from apps.policies.document.entries import Document
+from apps.policies.document.file_entries import FileParts
 
 ADDRESS = "https://json-schema.org/draft/2020-12/schema"
 _MODES = "Who may be preempted: nobody, over-quota work, lower priority, or lower rank"
@@ -64,7 +65,25 @@ WORDS = {
     },
     "PolicyEntry": {},
     "QueueEntry": {},
+    "FileParts": {
+        "groups": "Groups that there are afterwards; their members are not part of a file.",
+        "rules": "Access rules, each with exactly the subjects that it names.",
+        "queuing_order": "Names of policies whose queues come first in every profile.",
+        "remove": "What is removed, by name.",
+    },
+    "GroupEntry": {},
+    "RuleEntry": {
+        "kind": "Of the objects that the rule is on.",
+        "name": "Of the object; empty: every object of the kind.",
+        "level": "What its subjects may do.",
+        "users": "User names, of service accounts too.",
+        "groups": "Names of groups.",
+    },
+    "RuleName": {},
+    "Removals": {},
 }
+# In a file an entry may be partial: of a policy it has the name, of a queue the profile.
+_NEEDED_IN_FILES = {"PolicyEntry": ["name"], "QueueEntry": ["profile"]}
 _AMOUNT: dict[str, Any] = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}
 AMOUNTS: dict[str, Any] = {
     "description": "An amount for each key (gpu, cpu, memory_mb, slot or another); a bare "
@@ -74,9 +93,10 @@ AMOUNTS: dict[str, Any] = {
 
 
 def document_schema() -> dict[str, Any]:
-    """The schema as plain data."""
-    made = msgspec.json.schema(Document)
-    parts = made["$defs"]
+    """The schema as plain data: that of a document with the parts that only files have."""
+    (top, _), parts = msgspec.json.schema_components(
+        (Document, FileParts), ref_template="#/$defs/{name}"
+    )
     for name, part in parts.items():
         part.pop("description", None)
         for field, value in part.get("properties", {}).items():
@@ -88,7 +108,10 @@ def document_schema() -> dict[str, Any]:
             if field in WORDS[name]:
                 value["description"] = WORDS[name][field]
     parts["Amounts"] = AMOUNTS
-    return {"$schema": ADDRESS, "title": "RPM configuration", **made}
+    for name, needed in _NEEDED_IN_FILES.items():
+        parts[name]["required"] = needed
+    parts["Document"]["properties"] |= parts.pop("FileParts")["properties"]
+    return {"$schema": ADDRESS, "title": "RPM configuration", **top, "$defs": parts}
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.core.errors import BadInput
-from apps.core.suggestions import nearest
+from apps.core.suggestions import did_you_mean
 from apps.core.units import quantities_text
 from apps.policies.document.entries import Document, as_data
 from apps.policies.document.file_entries import FileParts, Removals
@@ -113,8 +113,7 @@ class _Merger:
         known = (*Document.__struct_fields__, *_PARTS)
         for name in self.raw:
             if name not in known:
-                near = nearest(str(name), known)
-                raise _bad(str(name), f"is not a known field; did you mean {near!r}?")
+                raise _bad(str(name), f"is not a known field{did_you_mean(str(name), known)}")
         for kind in sorted(self.prune):
             if kind not in PRUNABLE:
                 raise _bad("prune", f"{kind!r} is none of {', '.join(PRUNABLE)}")

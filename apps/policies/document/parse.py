@@ -10,7 +10,7 @@ import msgspec
 
 from apps.core.errors import BadInput
 from apps.core.names import has_invisible
-from apps.core.suggestions import nearest
+from apps.core.suggestions import did_you_mean
 from apps.core.units import check_request, milli, quantities_text
 from apps.policies.document.entries import (
     Document,
@@ -160,8 +160,7 @@ def _explain(message: str) -> tuple[str, str]:
     plain = re.sub(r"\[[^]]*\]", "", path)
     if unknown:
         name = unknown["field"]
-        near = nearest(name, _FIELDS.get(plain, ()))
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = did_you_mean(name, _FIELDS.get(plain, ()))
         return (f"{path}.{name}" if path else name), f"is not a known field{hint}"
     if plain in _CHOICES:
         return path, f"must be {_CHOICES[plain]}"
@@ -328,9 +327,7 @@ def _check_once(path: str, names: Sequence[str], problems: dict[str, str]) -> No
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
-    near = nearest(name, known)
-    hint = f"; did you mean {near!r}?" if near else ""
-    return f"there is no {kind} {name!r}{hint}"
+    return f"there is no {kind} {name!r}{did_you_mean(name, known)}"
 
 
 def _complete(document: Document) -> Document:

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from apps.accounts.models import User
 from apps.core.api import if_match, whole_parameter
 from apps.core.errors import BadInput, NotAllowed, Stale
-from apps.core.suggestions import nearest
+from apps.core.suggestions import did_you_mean
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.attempts import (
@@ -77,7 +77,7 @@ def filters_check(given: Mapping[str, str], *, others: tuple[str, ...] = ()) -> 
     """
     for name, value in given.items():
         if name not in FILTERS + others:
-            problem = f"is not a known filter; did you mean {nearest(name, FILTERS)!r}?"
+            problem = f"is not a known filter{did_you_mean(name, FILTERS)}"
             raise BadInput(f"{name} {problem}", fields={name: problem})
         if "\0" in value:
             raise BadInput(f"{name} holds a NUL character.", fields={name: "holds a NUL character"})

@@ -9,7 +9,7 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.configuration.document_diff import before_and_after
 from apps.configuration.models import Revision
-from apps.configuration.selectors import draft_document, last_author, live_document
+from apps.configuration.selectors import draft_document, last_author, last_revision, live_document
 from apps.configuration.services.change_records import RevisionBatch, one_revision
 from apps.configuration.services.drafts import draft_write
 from apps.configuration.services.files.groups import groups_apply
@@ -75,7 +75,7 @@ def configuration_apply(
     """
     # Other writers wait, and the version stays where nothing changes.
     live_wait()
-    last = _last_number()
+    last = last_revision()
     _check_revision(revision, last)
     prune = frozenset(prune)
     before = live_document()
@@ -104,7 +104,7 @@ def configuration_diff(
         Everything that `configuration_apply` raises.
     """
     found: list[Applied] = []
-    last = _last_number()
+    last = last_revision()
 
     def change() -> None:
         found.append(configuration_apply(actor=actor, source=source, prune=prune))
@@ -174,11 +174,6 @@ def _check_draft(current: Document, wanted: Document) -> None:
         f"The draft has changes that are not provisioned: {first}. {last_author() or 'The system'} "
         "saved it last. Provision or reset it, then apply again."
     )
-
-
-def _last_number() -> int:
-    last = Revision.objects.order_by("-number").values_list("number", flat=True).first()
-    return last or 0
 
 
 def _check_revision(known: int | None, last: int) -> None:

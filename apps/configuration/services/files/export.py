@@ -7,8 +7,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from apps.accounts.models import User
-from apps.configuration.models import Revision
-from apps.configuration.selectors import live_document
+from apps.configuration.selectors import last_revision, live_document
 from apps.configuration.services.files.rules import rule_entries
 from apps.policies.document import as_data
 
@@ -20,7 +19,7 @@ def configuration_export(*, actor: User) -> tuple[dict[str, Any], int]:
     Policies have no id, so that another installation can read it; pools and profiles keep their
     keys, which nobody else has.
     """
-    last = Revision.objects.order_by("-number").values_list("number", flat=True).first()
+    last = last_revision()
     data = as_data(live_document())
     for policy in data["policies"]:
         del policy["id"]
@@ -32,4 +31,4 @@ def configuration_export(*, actor: User) -> tuple[dict[str, Any], int]:
     data["rules"] = [
         msgspec.json.decode(msgspec.json.encode(entry)) for entry in rule_entries(actor)
     ]
-    return data, last or 0
+    return data, last

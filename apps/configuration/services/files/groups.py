@@ -8,7 +8,7 @@ from apps.accounts.models import User
 from apps.accounts.services.groups import group_save
 from apps.configuration.services.files.places import at
 from apps.core.errors import BadInput
-from apps.core.suggestions import nearest
+from apps.core.suggestions import did_you_mean
 from apps.policies.document import DocumentChange, GroupEntry
 
 
@@ -43,7 +43,7 @@ def group_named(name: str) -> Group:
     """
     group = Group.objects.filter(name=name).first()
     if group is None:
-        near = nearest(name, Group.objects.values_list("name", flat=True))
-        problem = f"there is no group {name!r}" + (f"; did you mean {near!r}?" if near else "")
+        hint = did_you_mean(name, Group.objects.values_list("name", flat=True))
+        problem = f"there is no group {name!r}{hint}"
         raise BadInput(f"group: {problem}.", fields={"group": problem})
     return group

@@ -10,7 +10,7 @@ from apps.configuration.services.files.groups import group_named
 from apps.configuration.services.files.places import at
 from apps.configuration.services.policies import policy_change, policy_create, policy_remove
 from apps.core.errors import BadInput
-from apps.core.suggestions import nearest
+from apps.core.suggestions import did_you_mean
 from apps.policies.document import Document, Merged, PolicyEntry
 from apps.policies.models import Policy
 
@@ -77,8 +77,8 @@ def policy_named(name: str, *, field: str) -> Policy:
     """
     row = _policy(name)
     if row is None:
-        near = nearest(name, [one.name for one in _live()])
-        problem = f"there is no policy {name!r}" + (f"; did you mean {near!r}?" if near else "")
+        hint = did_you_mean(name, [one.name for one in _live()])
+        problem = f"there is no policy {name!r}{hint}"
         raise BadInput(f"{field}: {problem}.", fields={field: problem})
     return row
 

@@ -14,7 +14,7 @@ from apps.configuration.services.queues import (
     queue_reorder,
 )
 from apps.core.errors import BadInput
-from apps.core.suggestions import nearest
+from apps.core.suggestions import did_you_mean
 from apps.policies.document import Merged, QueueEntry
 from apps.policies.models import Policy, Profile, Queue
 
@@ -58,8 +58,8 @@ def _queues_of_policy(
         with at(path):
             profile = profiles.get(entry.profile.strip().lower())
             if profile is None:
-                near = nearest(entry.profile, [one.name for one in profiles.values()])
-                problem = f"there is no profile {entry.profile!r}; did you mean {near!r}?"
+                hint = did_you_mean(entry.profile, [one.name for one in profiles.values()])
+                problem = f"there is no profile {entry.profile!r}{hint}"
                 raise BadInput(f"profile: {problem}", fields={"profile": problem})
             row = rows.get(profile.pk)
             if row is None:
@@ -112,9 +112,7 @@ def _in_order(queues: Sequence[Queue], names: Sequence[str]) -> list[Queue]:
     known = {queue.name: queue for queue in queues}
     for index, name in enumerate(names):
         if name not in known:
-            near = nearest(name, known)
-            problem = f"{name!r} is no queue of this profile"
-            problem += f"; did you mean {near!r}?" if near else ""
+            problem = f"{name!r} is no queue of this profile{did_you_mean(name, known)}"
             raise BadInput(f"queues: {problem}.", fields={f"queues[{index}]": problem})
     return [*(known[name] for name in names), *(q for q in queues if q.name not in names)]
 

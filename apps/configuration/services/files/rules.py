@@ -13,7 +13,7 @@ from apps.accounts.models import User
 from apps.configuration.services.files.places import at
 from apps.configuration.services.rules import RuleSubjects, rule_change, rule_grant, rule_remove
 from apps.core.errors import BadInput
-from apps.core.suggestions import nearest
+from apps.core.suggestions import did_you_mean
 from apps.policies.document import DocumentChange, RuleEntry, RuleName
 
 # Objects of these kinds have names of their own; those of others may share one.
@@ -70,9 +70,7 @@ def _target(entry: RuleName, targets: dict[tuple[str, str], Target]) -> Target:
         problem = f"is needed: there are no rules on every {entry.kind}"
     else:
         known = [one.name for one in targets.values() if one.kind.value == entry.kind]
-        near = nearest(entry.name, known)
-        problem = f"there is no {entry.kind} {entry.name!r}"
-        problem += f"; did you mean {near!r}?" if near else ""
+        problem = f"there is no {entry.kind} {entry.name!r}{did_you_mean(entry.name, known)}"
     raise BadInput(f"name: {problem}.", fields={"name": problem})
 
 
