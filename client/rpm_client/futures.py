@@ -6,7 +6,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from rpm_client.functions import FunctionCall, TaskError, function_result
-from rpm_client.logs import ENDED
+from rpm_client.logs import OVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,25 +48,26 @@ class TaskFuture:
         return str(self._client.task(self.id)["state"])
 
     def done(self) -> bool:
-        """Whether the task has ended."""
-        return self._error is not None or self.state() in ENDED
+        """Whether the task has ended, or was rejected."""
+        return self._error is not None or self.state() in OVER
 
     def result(self, timeout_s: float | None = None) -> Any:
         """What the function returned, or 0 of a command; waits until the task has ended.
 
         Raises:
-            TaskError: the function raised, or the task failed or was aborted.
+            TaskError: the function raised, or the task failed, was aborted or was rejected.
             TimeoutError: it has not ended in time; the task goes on.
             RefusedError: the server refused the task in a bulk.
         """
         task = self._ended(timeout_s)
-        if self._call is not None and task["state"] != "aborted":
+        if self._call is not None and task["state"] in {"completed", "failed"}:
             return function_result(self._call, self._log())
         if task["state"] == "completed":
             return 0
         code = "" if task["exit_code"] is None else f" with exit code {task['exit_code']}"
+        detail = f" {task['state_detail']}" if task["state_detail"] else ""
         end = self._client.log(self.id)["text"][-TAIL:]
-        raise TaskError(f"Task {self.id} {task['state']}{code}.", traceback_text=end)
+        raise TaskError(f"Task {self.id} {task['state']}{code}.{detail}", traceback_text=end)
 
     def logs(self) -> Iterator[str]:
         """What the task writes, until it has ended."""
@@ -94,7 +95,7 @@ class TaskFuture:
         pause = FIRST_S
         while True:
             task = self._client.task(self.id)
-            if task["state"] in ENDED:
+            if task["state"] in OVER:
                 return task
             if until is not None and monotonic() + pause > until:
                 raise TimeoutError(f"Task {self.id} is {task['state']} after {timeout_s} s.")

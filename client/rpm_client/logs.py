@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from rpm_client.client import Client
 
 ENDED = frozenset({"completed", "failed", "aborted"})
+# A rejected task runs only after its owner has put it back into its queue.
+OVER = ENDED | {"rejected"}
 
 
 class LogReader:
@@ -27,7 +29,7 @@ class LogReader:
 
         `is_over` says that none comes any more, `is_idle` that it is worth waiting for one.
         """
-        has_ended = self._client.task(self._task_id)["state"] in ENDED
+        has_ended = self._client.task(self._task_id)["state"] in OVER
         part = self._part(self._offset)
         if self._generation is not None and part["generation"] != self._generation:
             part = self._part(0)

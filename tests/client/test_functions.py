@@ -20,6 +20,7 @@ from apps.policies.models import Policy, Pool
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, AttemptLog, Task
 from rpm_client import AsyncClient, Client, RefusedError, ResourceSettings, TaskError, TaskFuture
+from rpm_client.cli.outcomes import NO_CODE, wait
 from rpm_client.functions import function_call, function_result
 from tests.people import Example
 from tests.services.timeouts import scale_timeout
@@ -144,6 +145,17 @@ def test_a_command_ends_with_0_or_its_error(client: Client, example: Example) ->
         future.result()
     with pytest.raises(TypeError, match="one list of words"):
         client.submit("echo hello", queue=example.dev_queue.name)
+
+
+def test_nobody_waits_for_a_task_that_was_rejected(client: Client, example: Example) -> None:
+    future = client.submit(["echo", "hello"], queue=example.dev_queue.name)
+    Task.objects.filter(pk=future.id).update(state=TaskState.REJECTED, state_detail="Never.")
+
+    assert future.done()
+    with pytest.raises(TaskError, match=r"rejected\. Never\."):
+        future.result()
+    assert list(future.logs()) == []
+    assert wait(client, future.id) == NO_CODE
 
 
 def test_a_result_that_another_wrote_is_not_read(tmp_path: Path) -> None:

@@ -87,3 +87,12 @@ def test_a_file_that_others_can_read_or_that_is_broken_is_refused(config: Path) 
     assert readable.exit_code == broken.exit_code == 2
     assert "chmod 600" in readable.output
     assert "run rpmctl" in " ".join(broken.output.split())
+
+
+@pytest.mark.parametrize("address", ["http://rpm.example.org", "http://127.0.0.1.example.org"])
+def test_a_secret_is_sent_unencrypted_to_this_machine_alone(address: str, config: Path) -> None:
+    done = ctl({"COLUMNS": "200"}, "login", address, "--key", "k", given="secret\n")
+
+    assert done.exit_code == 2
+    assert "sends the secret without encryption" in done.output
+    assert not config.exists()

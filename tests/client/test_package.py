@@ -1,11 +1,8 @@
 """The distribution in `client/`: it installs alone, and runs with the Python of its users."""
 
 import ast
-import os
-import subprocess
 import sys
 import tomllib
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,58 +10,17 @@ import pytest
 
 from apps.core.terminal import plain
 from rpm_client import terminal
-from tests.services.timeouts import scale_timeout
+from tests.client.wheels import CLIENT, MODULES, PACKAGES, run, wheel_build, wheel_install
 
-ROOT = Path(__file__).resolve().parents[2]
-CLIENT = ROOT / "client"
-MODULES = sorted((CLIENT / "rpm_client").rglob("*.py"))
 SHIPPED = {"httpx", "rich", "typer", "yaml"}
 OLDEST = (3, 9)
 
 
-def run(*command: str | Path, **variables: str) -> str:
-    """What the program prints; its failure is that of the test."""
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        command,
-        env=clean | variables,
-        capture_output=True,
-        text=True,
-        timeout=scale_timeout(300),
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def test_the_wheel_runs_in_an_environment_without_the_server(tmp_path: Path) -> None:
+    programs = wheel_install(wheel_build(tmp_path), tmp_path / "venv")
 
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "client"
-    # Building writes into the folder of the sources.
-    for path in [*MODULES, CLIENT / "pyproject.toml", CLIENT / "README.md"]:
-        copy = source / path.relative_to(CLIENT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(path.read_bytes())
-    (source / "rpm_client" / "py.typed").touch()
-    run(
-        *(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet"),
-        *("--wheel-dir", folder, source),
-    )
-    return next(folder.glob("rpmctl-*.whl"))
-
-
-def test_the_wheel_runs_in_an_environment_without_the_server(wheel: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path / "venv", with_pip=False)
-    python = tmp_path / "venv" / "bin" / "python"
-    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-input")
-    # The packages that it depends on are those of this environment: no network.
-    run(*pip, "--no-deps", "--no-index", wheel)
-    packages = next(Path(path) for path in sys.path if path.endswith("site-packages"))
-
-    command = tmp_path / "venv" / "bin" / "rpmctl"
-    helped = run(command, "--help", PYTHONPATH=str(packages))
-    home = run(python, "-c", "import rpm_client; print(rpm_client.__file__)")
+    helped = run(programs / "rpmctl", "--help", PYTHONPATH=PACKAGES)
+    home = run(programs / "python", "-c", "import rpm_client; print(rpm_client.__file__)")
 
     assert "enqueue" in helped
     assert str(tmp_path) in home

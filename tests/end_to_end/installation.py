@@ -72,7 +72,9 @@ class Installation:
         return Client(
             httpx.Client(
                 base_url=f"{self.address}/api/v1", auth=(key, secret), timeout=scale_timeout(60)
-            )
+            ),
+            key,
+            secret,
         )
 
 
@@ -81,6 +83,8 @@ class Client:
     """A REST client with a credential."""
 
     http: httpx.Client
+    key: str = ""
+    secret: str = ""
 
     def get(self, path: str, **parameters: Any) -> Any:
         return self._checked(self.http.get(path, params=parameters))

@@ -1,6 +1,8 @@
 """`rpmctl login`, `logout` and `whoami`."""
 
+from ipaddress import ip_address
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -15,6 +17,9 @@ def login(
     *,
     key: Annotated[str, typer.Option(help="Key of a credential; asks otherwise.")] = "",
     token: Annotated[str, typer.Option(help="In place of key and secret.")] = "",
+    is_insecure: Annotated[
+        bool, typer.Option("--insecure", help="Send the secret without encryption (http://).")
+    ] = False,
 ) -> None:
     """Keep a server and a credential in a profile; asks for the secret.
 
@@ -27,6 +32,10 @@ def login(
     address = url or access.url or typer.prompt("Server", default=earlier.url if earlier else None)
     if not address.startswith(("http://", "https://")):
         raise typer.BadParameter(f"{address} is no address: begin with https://.")
+    if not (is_insecure or _is_private(address)):
+        raise typer.BadParameter(
+            f"{address} sends the secret without encryption: give https://, or --insecure."
+        )
     if token:
         profile = ServerProfile(address, token=token)
     else:
@@ -37,6 +46,16 @@ def login(
         account = client.account()
     path = write_profiles({**profiles, name: profile})
     say(f"{account['username']} at {address}, kept as {name} in {path}")
+
+
+def _is_private(address: str) -> bool:
+    """Whether nobody else can read what is sent there: encrypted, or to this machine itself."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    try:
+        return parts.scheme == "https" or host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def logout(context: typer.Context) -> None:

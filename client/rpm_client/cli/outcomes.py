@@ -2,10 +2,10 @@
 
 import sys
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rpm_client.cli.output import complain
-from rpm_client.logs import ENDED
+from rpm_client.logs import OVER
 from rpm_client.terminal import plain
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def exit_code(client: "Client", task_id: str, state: str) -> int:
 
 
 def wait(client: "Client", task_id: str) -> int:
-    """Say each new state until the task has ended; its exit code."""
+    """Say each new state until the task has ended or was rejected; its exit code."""
     pause, state = FIRST_S, ""
     while True:
         task = client.task(task_id)
         if task["state"] != state:
             state, pause = task["state"], FIRST_S
-            complain(f"Task {task_id} is {state}.")
-        if state in ENDED:
+            _say_state(task)
+        if state in OVER:
             return exit_code(client, task_id, state)
         sleep(pause)
         pause = min(pause * 1.5, LAST_S)
@@ -49,6 +49,11 @@ def follow(client: "Client", task_id: str) -> int:
     for text in client.log_follow(task_id):
         sys.stdout.write(plain(text))
         sys.stdout.flush()
-    state = client.task(task_id)["state"]
-    complain(f"Task {task_id} is {state}.")
-    return exit_code(client, task_id, state)
+    task = client.task(task_id)
+    _say_state(task)
+    return exit_code(client, task_id, task["state"])
+
+
+def _say_state(task: dict[str, Any]) -> None:
+    detail = f": {task['state_detail']}" if task["state_detail"] else "."
+    complain(f"Task {task['id']} is {task['state']}{detail}")

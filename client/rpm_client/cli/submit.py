@@ -27,6 +27,9 @@ TaskFile = Annotated[
     Optional[str],
     typer.Option("--file", "-f", help="A task in YAML or JSON, as REST takes it; - is the input."),
 ]
+Waiting = Annotated[
+    bool, typer.Option("--wait", help="Until it has ended; ends with its exit code.")
+]
 
 
 @task_options
@@ -36,9 +39,7 @@ def enqueue(
     *,
     file: TaskFile = None,
     dry_run: Annotated[bool, typer.Option(help="Say whether it would run now.")] = False,
-    is_waiting: Annotated[
-        bool, typer.Option("--wait", help="Until it has ended; ends with its exit code.")
-    ] = False,
+    is_waiting: Waiting = False,
     as_json: Json = False,
     **options: Any,
 ) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from rpm_client.cli.access import client_of
+from rpm_client.cli.outcomes import wait
 from rpm_client.cli.output import Json, Yes, answer, minute, say, say_json, table
-from rpm_client.cli.submit import of_file
+from rpm_client.cli.submit import Waiting, of_file
 from rpm_client.cli.task_options import described, task_options
 from rpm_client.logs import ENDED
 from rpm_client.terminal import plain
@@ -253,14 +254,19 @@ def again(
     is_all: Annotated[
         bool, typer.Option("--all", help="Of an array, also the elements that completed.")
     ] = False,
+    is_waiting: Waiting = False,
     as_json: Json = False,
 ) -> None:
     """Enqueue an ended task again; of an array what did not complete, as a new array."""
     values: dict[str, Any] = {"queue": queue} if queue else {}
     if is_all:
         values["all"] = True
-    task = client_of(context).task_do(task_id, "run-again", **values)
+    client = client_of(context)
+    task = client.task_do(task_id, "run-again", **values)
     answer(task, "state" if task["id"] == task_id else "id", as_json=as_json)
+    if is_waiting:
+        sys.stdout.flush()
+        raise typer.Exit(wait(client, task["id"]))
 
 
 @task_options
