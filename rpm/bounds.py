@@ -30,6 +30,8 @@ _UNASKED = "test_what_a_node_sends_unasked_and_in_one_packet_is_bounded"
 _ENQUEUE = "tasks/services/test_submission.py"
 _DRAFTS = f"{_ENQUEUE}::test_drafts_of_one_person_are_bounded"
 _WAITING = "tasks/services/test_arrays.py::test_a_large_array_is_enqueued_with_one_insert"
+_WAITS = f"{_ENQUEUE}::test_waiting_tasks_are_bounded"
+_BYTES = "tasks/services/test_storage.py::test_the_bytes_of_the_tasks_of_one_person_are_bounded"
 _DEFENCES = "rpm/test_defences.py"
 _BODIES = "core/test_bodies.py"
 _SERVER = "rpm/test_asgi_server.py"
@@ -39,25 +41,30 @@ _DESCRIBED = "tasks/test_bounds.py::test_a_description_is_taken_at_each_bound_an
 _BULK = "apps.tasks.services.enqueue.bulk"
 _NO_MORE = "tasks/services/test_bulk.py::test_a_bulk_names_no_more_than_the_most"
 _OTHERS = "apps.tasks.services.dependencies"
-_DEPENDENTS = "tasks/services/test_dependencies.py::test_tasks_that_wait_for_one_are_bounded"
+_AFTER = "tasks/services/test_dependencies.py"
+_DEPENDENTS = f"{_AFTER}::test_tasks_that_wait_for_one_are_bounded"
+_OF_OTHERS = f"{_AFTER}::test_others_leave_the_owner_tasks_that_may_wait_for_theirs"
+_IN_A_ROW = f"{_AFTER}::test_tasks_that_wait_in_a_row_are_bounded"
+_SETTLED = f"{_AFTER}::test_a_pass_rejects_a_bounded_number_of_tasks"
+_ARRAYS = "apps.tasks.services.arrays"
+_STEPS = "tasks/services/test_array_steps.py"
+_STORED = f"{_STEPS}::test_a_step_stores_a_bounded_number_of_elements"
+_IN_TIME = f"{_STEPS}::test_a_step_without_time_left_leaves_the_rest_to_the_next"
+_QUEUE = "apps.tasks.services.enqueue.queue_bounds"
+_MANY_ARRAYS = f"{_STEPS}::test_the_arrays_of_a_user_that_have_not_ended_are_bounded"
+_NAMES = "accounts/test_profile.py::test_users_change_their_name_a_bounded_number_of_times"
+_VAULTS = "apps.vaults.services.vaults"
+_TENANT = "configuration/test_tenant_bounds.py::test"
+_VAULT = "vaults/test_services.py::test_there_is_a_bound_to_the_number_of"
+_ACTIVE = "vaults/test_services.py::test_what_active_vaults_hold_is_bounded"
 _PREFERENCES = "apps.accounts.services.preferences"
 _PATTERNS = "accounts/test_preferences.py::test_a_list_of_patterns_is_taken_at_each_bound"
 _PATHS = f"{_DEFENCES}::test_each_path_takes_what_it_needs_and_less_from_who_is_not_signed_in"
 
 BOUNDS = (
     Bound("person", "drafts", "RPM_DRAFTS_PER_PERSON", _DRAFTS),
-    Bound(
-        "person",
-        "tasks that wait in one queue",
-        "RPM_WAITING_PER_PERSON",
-        f"{_ENQUEUE}::test_waiting_tasks_are_bounded",
-    ),
-    Bound(
-        "person",
-        "bytes that tasks take",
-        "RPM_TASK_BYTES_PER_PERSON",
-        "tasks/services/test_storage.py::test_the_bytes_of_the_tasks_of_one_person_are_bounded",
-    ),
+    Bound("person", "tasks that wait in one queue", "RPM_WAITING_PER_PERSON", _WAITS),
+    Bound("person", "bytes that tasks take", "RPM_TASK_BYTES_PER_PERSON", _BYTES),
     Bound(
         "request",
         "levels of a tree of policies",
@@ -70,34 +77,29 @@ BOUNDS = (
         "apps.accounts.services.credentials:MOST_CREDENTIALS",
         "accounts/test_credentials.py::test_the_credentials_of_an_account_are_bounded",
     ),
-    Bound(
-        "person",
-        "vaults of their own",
-        "apps.vaults.services.vaults:MOST_PERSONAL",
-        "vaults/test_services.py::test_there_is_a_bound_to_the_number_of_vaults",
-    ),
+    Bound("person", "vaults of their own", f"{_VAULTS}:MOST_PERSONAL", f"{_VAULT}_vaults"),
     Bound(
         "tenant",
         "policies that its administrators make",
         "apps.configuration.services.tenant_checks:MOST_POLICIES",
-        "configuration/test_tenant_bounds.py::test_policies_of_a_tenant_are_bounded",
+        f"{_TENANT}_policies_of_a_tenant_are_bounded",
     ),
     Bound(
         "tenant",
         "groups that its administrators make",
         "apps.accounts.services.tenancy:MOST_GROUPS",
-        "configuration/test_tenant_bounds.py::test_groups_of_a_tenant_are_bounded",
+        f"{_TENANT}_groups_of_a_tenant_are_bounded",
     ),
     Bound(
         "tenant",
         "users that its administrators invite",
         "apps.accounts.services.tenancy:MOST_PEOPLE",
-        "configuration/test_tenant_bounds.py::test_people_whom_a_tenant_invites_are_bounded",
+        f"{_TENANT}_people_whom_a_tenant_invites_are_bounded",
     ),
     Bound(
         "tenant",
         "vaults of its groups",
-        "apps.vaults.services.vaults:MOST_OF_GROUPS",
+        f"{_VAULTS}:MOST_OF_GROUPS",
         "access/test_vault_isolation.py::test_each_tenant_has_a_bound_of_its_own",
     ),
     Bound(
@@ -131,12 +133,7 @@ BOUNDS = (
         "RPM_REQUESTS_PER_CREDENTIAL",
         "accounts/test_throttling.py::test_a_credential_that_asks_too_often_waits",
     ),
-    Bound(
-        "queue",
-        "tasks that wait",
-        "RPM_WAITING_PER_QUEUE",
-        f"{_ENQUEUE}::test_waiting_tasks_are_bounded",
-    ),
+    Bound("queue", "tasks that wait", "RPM_WAITING_PER_QUEUE", _WAITS),
     Bound(
         "queue",
         "different sizes and priorities of waiting tasks",
@@ -186,6 +183,8 @@ BOUNDS = (
     Bound("request", "tasks that a bulk waits for", f"{_BULK}:OTHERS", f"{_NO_MORE}_others"),
     Bound("request", "tasks that a task waits for", "apps.tasks.task_spec:AFTER", _DESCRIBED),
     Bound("task", "tasks that wait for it", f"{_OTHERS}:MOST_DEPENDENTS", _DEPENDENTS),
+    Bound("task", "tasks of others that wait for it", f"{_OTHERS}:MOST_OF_OTHERS", _OF_OTHERS),
+    Bound("task", "tasks that wait for it in a row", f"{_OTHERS}:MOST_STEPS", _IN_A_ROW),
     Bound("request", "tasks of a bulk action", f"{_ACTIONS}:MOST_TASKS", _ACTED),
     Bound("request", "characters of a task's name", "apps.tasks.task_spec:NAME_LENGTH", _DESCRIBED),
     Bound("request", "secrets of a task", "apps.tasks.task_spec:SECRETS", _DESCRIBED),
@@ -196,7 +195,14 @@ BOUNDS = (
     Bound("request", "volumes of a task", "apps.tasks.task_spec:VOLUMES", _DESCRIBED),
     Bound("request", "replicas of a task", "apps.tasks.task_spec:REPLICAS", _DESCRIBED),
     Bound("request", "elements of an array", "apps.tasks.task_spec:ARRAY", _DESCRIBED),
-    Bound("array", "stored elements that wait", "apps.tasks.services.arrays:WAITING", _WAITING),
+    Bound("person", "arrays that have not ended", f"{_QUEUE}:MOST_ARRAYS", _MANY_ARRAYS),
+    Bound("array", "stored elements that wait", f"{_ARRAYS}:WAITING", _WAITING),
+    Bound("pass", "elements that it stores", f"{_ARRAYS}:STORED_AT_ONCE", _STORED),
+    Bound("pass", "seconds that storing elements takes", f"{_ARRAYS}:STEP_S", _IN_TIME),
+    Bound("pass", "tasks whose dependencies it settles", f"{_OTHERS}:SETTLED_AT_ONCE", _SETTLED),
+    Bound(
+        "person", "former user names", "apps.accounts.services.profile:MOST_FORMER_NAMES", _NAMES
+    ),
     Bound("request", "retries of a task", "apps.tasks.task_spec:RETRIES", _DESCRIBED),
     Bound("request", "bytes of a command", "apps.core.containers:COMMAND_BYTES", _DESCRIBED),
     Bound("request", "bytes of one argument", "apps.core.containers:ARGUMENT_BYTES", _DESCRIBED),
@@ -332,32 +338,25 @@ BOUNDS = (
         "apps.tasks.services.retention:KEYS_DAYS",
         "tasks/services/test_retention.py::test_keys_of_requests_go_after_a_week",
     ),
-    Bound("person", "patterns of hidden variables", f"{_PREFERENCES}:PATTERNS", _PATTERNS),
     Bound("person", "characters of such a pattern", f"{_PREFERENCES}:PATTERN_LENGTH", _PATTERNS),
     Bound("person", "stars in such a pattern", f"{_PREFERENCES}:PATTERN_STARS", _PATTERNS),
     Bound(
         "person",
         "bytes of what active vaults of their own hold",
-        "apps.vaults.services.vaults:ACTIVE_BYTES",
-        "vaults/test_services.py::test_what_active_vaults_hold_is_bounded",
-    ),
-    Bound(
-        "tenant",
-        "vaults of groups",
-        "apps.vaults.services.vaults:MOST_OF_GROUPS",
-        "vaults/test_services.py::test_there_is_a_bound_to_the_number_of_vaults_of_groups",
+        f"{_VAULTS}:ACTIVE_BYTES",
+        _ACTIVE,
     ),
     Bound(
         "tenant",
         "bytes of what active vaults of groups hold",
-        "apps.vaults.services.vaults:ACTIVE_BYTES_OF_GROUPS",
-        "vaults/test_services.py::test_what_active_vaults_hold_is_bounded",
+        f"{_VAULTS}:ACTIVE_BYTES_OF_GROUPS",
+        _ACTIVE,
     ),
     Bound(
         "request",
         "enforced paths of a vault",
-        "apps.vaults.services.vaults:MOST_ENFORCED",
-        "vaults/test_services.py::test_there_is_a_bound_to_the_number_of_enforced_paths",
+        f"{_VAULTS}:MOST_ENFORCED",
+        f"{_VAULT}_enforced_paths",
     ),
     Bound(
         "request",

@@ -5,9 +5,9 @@ no more than the array's limit leaves; what was committed counts, so a step that
 repeated changes nothing.
 """
 
-import time
 from collections import Counter
 from dataclasses import dataclass
+from time import monotonic
 from uuid import UUID
 
 import structlog
@@ -64,10 +64,10 @@ def arrays_advance() -> None:
     Each array in a transaction of its own: one that fails stops neither the others nor the pass.
     What is too much for one step is left to the next.
     """
-    left, until = STORED_AT_ONCE, time.monotonic() + STEP_S
+    left, until = STORED_AT_ONCE, monotonic() + STEP_S
     try:
         for pk, most in _arrays_to_advance():
-            if time.monotonic() >= until:
+            if monotonic() >= until:
                 break
             if not most or left:
                 left -= _advance_or_log(pk, min(most, left))

@@ -6,6 +6,9 @@ from time import monotonic
 from typing import Literal
 from uuid import UUID
 
+import structlog
+from django.db import DatabaseError
+
 from apps.accounts.models import User
 from apps.core.errors import BadInput, NotFound, RpmError, Unavailable
 from apps.tasks.models import Task
@@ -14,6 +17,8 @@ from apps.tasks.services.enqueue.submission import task_run_again
 from apps.tasks.services.holds import task_hold, task_release
 from apps.tasks.services.queue_order import task_change_queue, task_set_priority
 from apps.tasks.services.stop import task_abort, task_dequeue
+
+log = structlog.get_logger(__name__)
 
 # Tasks of one request.
 MOST_TASKS = 1000
@@ -126,6 +131,10 @@ def _act(
         return BulkResult(task.pk, action.act(actor, task))
     except RpmError as error:
         return BulkResult(task.pk, task, error)
+    except DatabaseError as error:
+        # Such as a deadlock: its own transaction is undone, and what was done before stays done.
+        log.warning("bulk_action.failed", task=str(task.pk), detail=str(error).strip())
+        return BulkResult(task.pk, task, Unavailable("The database failed: send this task again."))
 
 
 def _visible(actor: User, ids: Iterable[UUID]) -> dict[UUID, Task]:

@@ -26,13 +26,17 @@ from apps.tasks.topics import task_topics
 
 # Tasks that wait for one task, and tasks that a search for a cycle goes through.
 MOST_DEPENDENTS = 10_000
+# Of these, tasks of users other than the owner of the task, who would have none left otherwise.
+MOST_OF_OTHERS = 5000
 MOST_SEARCHED = 10_000
 # Of tasks that wait for one another in a row; each costs the search a query.
 MOST_STEPS = 100
 # Any number that nothing else in this database uses.
 GRAPH_LOCK = 7_170_004
-# Rejected tasks may be what others wait for: the next pass continues.
+# Rejected tasks may be what others wait for: each round of a pass goes one further. The pass waits
+# for these tasks; the next one continues.
 ROUNDS = 20
+SETTLED_AT_ONCE = 2000
 UNSEEN = "is no task that you see"
 UNMET = "A task that it waits for ended in another way than it needs."
 
@@ -47,11 +51,12 @@ class Dependency:
 
 @dataclass(slots=True)
 class OtherTasks:
-    """Tasks that a user sees and that others are to wait for, and how many do.
+    """Tasks that a user sees and that tasks of `owner_id` are to wait for, and how many do.
 
     They are locked, so that none of them ends before the commit.
     """
 
+    owner_id: int
     locked: dict[UUID, Task] = field(default_factory=dict)
     dependents: Counter[UUID] = field(default_factory=Counter)
 
@@ -62,9 +67,12 @@ class OtherTasks:
             Conflict: too many wait for one of them.
         """
         for pk in waiting:
-            if self.dependents[pk] >= MOST_DEPENDENTS:
-                name = self.locked[pk].name
-                raise Conflict(f"{name} has {MOST_DEPENDENTS} tasks that wait for it.")
+            other = self.locked[pk]
+            is_own = other.owner_id == self.owner_id
+            most = MOST_DEPENDENTS if is_own else MOST_OF_OTHERS
+            if self.dependents[pk] >= most:
+                rest = "" if is_own else ": only tasks of its owner may be more"
+                raise Conflict(f"{other.name} has {most} tasks that wait for it{rest}.")
         self.dependents.update(waiting)
 
 
@@ -78,10 +86,10 @@ def others_lock(actor: User, specs: Iterable[TaskSpec]) -> OtherTasks:
     """Lock what new tasks wait for, behind the lock of the graph and those of the queues."""
     wanted = {one.task for spec in specs for one in spec.after}
     if not wanted:
-        return OtherTasks()
+        return OtherTasks(actor.pk)
     seen = list(tasks_visible_to(actor).filter(pk__in=wanted).values_list("pk", flat=True))
     rows = Task.objects.select_for_update(no_key=True).filter(pk__in=seen).order_by("pk")
-    return OtherTasks({row.pk: row for row in rows}, _dependents(seen))
+    return OtherTasks(actor.pk, {row.pk: row for row in rows}, _dependents(seen))
 
 
 def new_dependencies(task: Task, spec: TaskSpec, others: OtherTasks) -> list[TaskDependency]:
@@ -134,7 +142,7 @@ def task_set_dependencies(*, actor: User, task: Task, after: Sequence[Dependency
     TaskDependency.objects.filter(task=row).delete()
     waiting = _waiting(edges)
     _refuse(after, _leading_to(row.pk, waiting), "waits for this task")
-    OtherTasks(locked, _dependents(waiting)).take(waiting)
+    OtherTasks(row.owner_id, locked, _dependents(waiting)).take(waiting)
     TaskDependency.objects.bulk_create(edges)
     _write(actor, row, is_waiting=bool(waiting), count=len(edges))
     task.refresh_from_db()
@@ -246,11 +254,13 @@ def dependencies_settle(*, now: datetime) -> None:
     Runs inside the transaction of a pass, which considers the released ones at once. Tasks that
     another transaction has locked are left to the next pass.
     """
+    left = SETTLED_AT_ONCE
     for _ in range(ROUNDS):
         due = TaskDependency.objects.filter(is_due=True).order_by("pk")
-        tasks = set(due.values_list("task", flat=True)[:BATCH])
+        tasks = set(due.values_list("task", flat=True)[: min(BATCH, left)])
         if not tasks:
             return
+        left -= len(tasks)
         # An array that was released stores its elements before the next pass.
         after_commit(notify=[NOTIFY_ALLOCATION])
         if not _settle(tasks, now):

@@ -4,20 +4,37 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.allocation.services import run_pass
 from apps.configuration.services.queues import profile_connect
 from apps.core.errors import Conflict
 from apps.policies.models import Profile, Queue
 from apps.tasks.models import Task
+from apps.tasks.services import arrays
 from apps.tasks.services.arrays import arrays_advance
 from apps.tasks.services.dependencies import Dependency, task_set_dependencies
-from apps.tasks.services.enqueue.submission import task_enqueue
+from apps.tasks.services.enqueue import queue_bounds
+from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
+from apps.tasks.services.enqueue.submission import (
+    task_change,
+    task_create,
+    task_enqueue,
+    task_run_again,
+    task_submit,
+)
 from apps.tasks.services.holds import task_hold, task_release
 from apps.tasks.services.queue_order import task_change_queue, task_set_priority
-from apps.tasks.services.stop import task_dequeue
+from apps.tasks.services.stop import task_abort, task_dequeue
+from apps.tasks.task_spec import spec_of
 from tests.people import Example
-from tests.tasks.services.array_steps import array_of, counts
+from tests.tasks.services.array_steps import array_of, counts, finish
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps end by what they store, however slow the machine is."""
+    monkeypatch.setattr(arrays, "STEP_S", 3600.0)
 
 
 def test_arrays_of_one_task_group_share_what_may_wait(example: Example, alice: User) -> None:
@@ -31,15 +48,15 @@ def test_arrays_of_one_task_group_share_what_may_wait(example: Example, alice: U
 
 
 def test_a_step_stores_a_bounded_number_of_elements(example: Example, alice: User) -> None:
-    arrays = [array_of(alice, example, 1500) for _ in range(3)]
-    for priority, array in enumerate(arrays):
+    several = [array_of(alice, example, 1500) for _ in range(3)]
+    for priority, array in enumerate(several):
         task_set_priority(actor=alice, task=array, priority=-priority)
 
     arrays_advance()
-    assert [sum(counts(array).values()) for array in arrays] == [1000, 1000, 0]
+    assert [sum(counts(array).values()) for array in several] == [1000, 1000, 0]
 
     arrays_advance()
-    assert [sum(counts(array).values()) for array in arrays] == [1000, 1000, 1000]
+    assert [sum(counts(array).values()) for array in several] == [1000, 1000, 1000]
 
 
 def test_an_array_on_hold_leaves_the_others_of_its_group_alone(
@@ -55,15 +72,15 @@ def test_an_array_on_hold_leaves_the_others_of_its_group_alone(
 
 
 def test_owners_take_turns_where_a_step_is_full(example: Example, alice: User, bob: User) -> None:
-    arrays = [array_of(alice, example, 1500) for _ in range(3)]
-    for priority, array in enumerate(arrays):
+    several = [array_of(alice, example, 1500) for _ in range(3)]
+    for priority, array in enumerate(several):
         task_set_priority(actor=alice, task=array, priority=-priority)
     other = array_of(bob, example, 1500)
     task_set_priority(actor=bob, task=other, priority=-9)
 
     arrays_advance()
 
-    assert [sum(counts(array).values()) for array in (*arrays, other)] == [1000, 0, 0, 1000]
+    assert [sum(counts(array).values()) for array in (*several, other)] == [1000, 0, 0, 1000]
 
 
 def test_an_array_of_which_other_tasks_wait_for_an_element_is_not_dequeued(
@@ -120,3 +137,74 @@ def test_no_element_is_stored_in_a_queue_that_is_closed(example: Example, alice:
     arrays_advance()
 
     assert counts(array) == {}
+
+
+def test_an_element_that_has_to_run_again_is_on_hold_with_its_array(
+    served: Example, alice: User
+) -> None:
+    values = {"name": "t", "queue": served.dev_queue.name, "command": ["true"], "retries": 1}
+    array = task_submit(actor=alice, spec=spec_of({**values, "array": {"size": 1}}))
+    run_pass()
+    task_hold(actor=alice, task=array)
+
+    finish(array, 1)
+    run_pass()
+
+    assert array.elements.get().ineligible_code == "on_hold"
+    assert counts(array) == {"queued": 1}
+    task_release(actor=alice, task=array)
+    run_pass()
+    assert counts(array) == {"allocated": 1}
+
+
+def test_one_element_that_runs_again_takes_the_bytes_of_one(served: Example, alice: User) -> None:
+    array = array_of(alice, served, 1000)
+    arrays_advance()
+    task_abort(actor=alice, task=array)
+
+    one = task_run_again(actor=alice, task=array.elements.get(array_index=2))
+
+    assert one.size_bytes * 400 < array.size_bytes
+    task_dequeue(actor=alice, task=one)
+    changed = task_change(actor=alice, task=one, changes={"name": "other"})
+    assert changed.size_bytes * 400 < array.size_bytes
+
+
+def test_the_arrays_of_a_user_that_have_not_ended_are_bounded(
+    example: Example, alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_bounds, "MOST_ARRAYS", 3)
+    values = {"name": "t", "command": ["true"], "array": {"size": 1}}
+    spec = spec_of({**values, "queue": example.dev_queue.name})
+    draft = task_create(actor=alice, spec=spec_of(values))
+    first = task_submit(actor=alice, spec=spec)
+
+    many = tasks_enqueue_many(actor=alice, items=[spec] * 3)
+
+    refused = "Arrays of one user that have not ended may be 3 at most"
+    assert [str(one).startswith(refused) for one in many] == [False, False, True]
+    with pytest.raises(Conflict, match=refused):
+        task_submit(actor=alice, spec=spec)
+    with pytest.raises(Conflict, match=refused):
+        task_enqueue(actor=alice, task=draft, queue=example.dev_queue.name)
+    task_submit(actor=bob, spec=spec)
+    # One that waits already may move.
+    task_set_priority(actor=alice, task=first, priority=-1)
+    task_abort(actor=alice, task=first)
+    task_enqueue(actor=alice, task=draft, queue=example.dev_queue.name)
+    with pytest.raises(Conflict, match=refused):
+        task_run_again(actor=alice, task=first)
+
+
+def test_a_step_without_time_left_leaves_the_rest_to_the_next(
+    example: Example, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (array_of(alice, example, 2) for _ in range(2))
+    seconds = iter((0.0, 1.0, 3.0))
+    monkeypatch.setattr(arrays, "STEP_S", 2.0)
+    monkeypatch.setattr(arrays, "monotonic", lambda: next(seconds))
+
+    arrays_advance()
+
+    monkeypatch.undo()
+    assert [counts(one) for one in (first, second)] == [{"queued": 2}, {}]

@@ -4,6 +4,7 @@ import uuid
 from itertools import count
 
 import pytest
+from django.db import OperationalError
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
@@ -12,6 +13,7 @@ from apps.events.models import Event
 from apps.tasks.models import Task
 from apps.tasks.services import bulk_actions
 from apps.tasks.services.bulk_actions import MOST_TASKS, BulkAction, tasks_act
+from apps.tasks.services.holds import task_hold
 from tests.allocation.state import enqueue, make_node, states
 from tests.people import Example
 
@@ -119,3 +121,20 @@ def test_tasks_that_are_not_reached_in_time_are_not_changed(
     # Asked once when it begins, and once before each task.
     assert [one.error.status if one.error else 200 for one in results] == [200, 200, 503]
     assert states(tasks) == ["aborted", "aborted", "queued"]
+
+
+def test_a_deadlock_costs_one_task_its_turn_and_no_other_its_result(
+    example: Example, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = enqueue(alice, example.dev_queue, 3)
+
+    def hold(*, actor: User, task: Task) -> Task:
+        if task == tasks[1]:
+            raise OperationalError("deadlock detected")
+        return task_hold(actor=actor, task=task)
+
+    monkeypatch.setitem(bulk_actions._PLAIN, "hold", hold)
+
+    results = tasks_act(actor=alice, ids=[one.pk for one in tasks], action=BulkAction("hold"))
+
+    assert [one.error.status if one.error else 200 for one in results] == [200, 503, 200]

@@ -173,6 +173,47 @@ def test_tasks_that_wait_for_one_are_bounded(
         link(alice, third, first)
 
 
+def test_tasks_that_wait_in_a_row_are_bounded(
+    example: Example, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MOST_STEPS", 2)
+    tasks = enqueue(alice, example.dev_queue, 4)
+    for first, second in pairwise(tasks[:3]):
+        link(alice, second, first)
+
+    with pytest.raises(Conflict, match="Too many tasks wait for this one: at most 2 after each"):
+        link(alice, tasks[0], tasks[3])
+
+
+def test_others_leave_the_owner_tasks_that_may_wait_for_theirs(
+    example: Example, alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MOST_OF_OTHERS", 1)
+    first, own = enqueue(alice, example.dev_queue, 2)
+    second, third = enqueue(bob, example.dev_queue, 2)
+    link(bob, second, first)
+
+    with pytest.raises(Conflict, match="has 1 tasks that wait for it: only tasks of its owner"):
+        link(bob, third, first)
+    link(alice, own, first)
+
+
+def test_a_pass_rejects_a_bounded_number_of_tasks(
+    served: Example, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "SETTLED_AT_ONCE", 2)
+    first, *others = enqueue(alice, served.dev_queue, 4)
+    for one in others:
+        link(alice, one, first)
+    task_abort(actor=alice, task=first)
+
+    run_pass()
+    assert sorted(states(others)) == ["queued", "rejected", "rejected"]
+
+    run_pass()
+    assert states(others) == ["rejected"] * 3
+
+
 def test_a_dequeued_task_waits_for_none_any_more(served: Example, alice: User) -> None:
     first, second = enqueue(alice, served.dev_queue, 2)
     link(alice, second, first)

@@ -98,9 +98,11 @@ def attempt_finish(attempt: Attempt, at: datetime, *, is_unfit: bool = False) ->
     """
     attempt.refresh_from_db()
     ended = _result(attempt, at, is_unfit=is_unfit)
-    after = next_state(Task.objects.get(pk=attempt.task_id), attempt, ended)
+    before = Task.objects.get(pk=attempt.task_id)
+    after = next_state(before, attempt, ended)
     # Locked before the task, and until the end: no request closes the queue or changes its rules.
     queue = _queue_lock(attempt.queue_id) if after.transition is REQUEUE else None
+    hold = _hold_of_array(before.array_id) if queue is not None else ""
     task = Task.objects.select_for_update().get(pk=attempt.task_id)
     attempt_transition(
         LOSE if ended.is_lost else FINISH,
@@ -118,7 +120,7 @@ def attempt_finish(attempt: Attempt, at: datetime, *, is_unfit: bool = False) ->
     if task.generation == attempt.generation and task.state in ADMITTED_STATES:
         _move_on(task, attempt, ended, after)
         if queue is not None:
-            _wait_again(attempt, queue)
+            _wait_again(attempt, queue, hold=hold)
     after_commit(notify=[NOTIFY_ALLOCATION, NOTIFY_EXECUTION])
 
 
@@ -158,13 +160,23 @@ def _queue_lock(queue_id: int) -> Queue:
     return Queue.objects.select_for_update(no_key=True, of=("self",)).get(pk=queue_id)
 
 
-def _wait_again(attempt: Attempt, queue: Queue) -> None:
-    """Let the task wait among its equals, by the current rules.
+def _hold_of_array(array_id: UUID | None) -> str:
+    """The hold of an array, which nobody changes until the end; empty where there is none."""
+    if array_id is None:
+        return ""
+    array = Task.objects.select_for_update(no_key=True).get(pk=array_id)
+    return array.ineligible_code if array.is_held else ""
+
+
+def _wait_again(attempt: Attempt, queue: Queue, *, hold: str) -> None:
+    """Let the task wait among its equals, by the current rules, and on hold as its array is.
 
     Where its queue was closed meanwhile, it becomes a draft instead. A placement that was kept for
     it is used by the next pass.
     """
     if queue.removed_at is None:
+        if hold:
+            Task.objects.filter(pk=attempt.task_id).update(ineligible_code=hold)
         task_regroup(attempt.task_id, policy_id=queue.policy_id)
         return
     task_transition(

@@ -17,7 +17,11 @@ from apps.tasks.models import Task
 from apps.tasks.selectors.mounts import mounts_for
 from apps.tasks.selectors.vaults import vaults_have_image
 from apps.tasks.services.enqueue.new_tasks import mark_queued, new_task, waiting_announce
-from apps.tasks.services.enqueue.queue_bounds import check_may_wait, facts_for
+from apps.tasks.services.enqueue.queue_bounds import (
+    check_may_open_array,
+    check_may_wait,
+    facts_for,
+)
 from apps.tasks.services.queues import check_open_to_owner, queue_lock, queue_ref
 from apps.tasks.services.task_groups import task_group_ensure
 from apps.tasks.task_spec import spec_of
@@ -42,17 +46,17 @@ def array_run_again(
     has_image = vaults_have_image(
         task.owner_id, tenant_id=at.tenant_id, is_by_owner=task.is_by_owner
     )
-    again = new_task(spec, task.owner)
+    # What has ended stays so: the same elements are to run once the queue is locked.
+    again = new_task(spec, task.owner, indices=_indices(task, is_all=is_all))
     again.is_by_owner = task.is_by_owner
     again.array_origin = task.pk
     with transaction.atomic():
         found = queue_lock(actor, at.pk, queue)
         check_open_to_owner(task, found)
         _check_once(task)
-        again.array_indices = _indices(task, is_all=is_all)
-        again.array_count = len(again.array_indices)
         facts = facts_for(found, has_image=has_image)
         check_may_wait(facts, task.owner_id)
+        check_may_open_array(again)
         mounts = mounts_for(actor, task, spec, facts)
         shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
         task_group_id = task_group_ensure(

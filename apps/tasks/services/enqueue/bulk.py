@@ -31,8 +31,10 @@ from apps.tasks.services.enqueue.new_tasks import (
     waiting_announce,
 )
 from apps.tasks.services.enqueue.queue_bounds import (
+    arrays_left,
     facts_for,
     has_vault_image,
+    too_many_arrays,
     too_many_waiting,
     waiting_allowance,
 )
@@ -174,15 +176,19 @@ def _enqueue_in(
     facts = facts_for(queue, has_image=queue_items.has_image)
     mounts = mounts_of([item for _, item in queue_items.items], facts, owner=actor)
     allowance = waiting_allowance(facts, actor.pk, wanted=len(queue_items.items))
+    arrays = arrays_left(actor.pk) if any(one.array for _, one in queue_items.items) else 0
     shapes: dict[int, TaskShape] = {}
     edges: dict[int, list[TaskDependency]] = {}
     for index, item in queue_items.items:
         try:
             if len(shapes) >= allowance:
                 raise too_many_waiting(facts)
+            if item.array is not None and arrays < 1:
+                raise too_many_arrays()
             shape = accept(item, facts, owner_id=actor.pk, mounts=mounts)
             edges[index] = new_dependencies(queue_items.tasks[index], item, others)
             shapes[index] = shape
+            arrays -= item.array is not None
         except RpmError as error:
             answers[index] = error
     most = settings.RPM_TASK_GROUPS_PER_QUEUE

@@ -30,13 +30,23 @@ AFTER_OF_DRAFT = {
 }
 
 
-def new_task(spec: TaskSpec, owner: User, *, state: TaskState = TaskState.QUEUED) -> Task:
+def new_task(
+    spec: TaskSpec,
+    owner: User,
+    *,
+    state: TaskState = TaskState.QUEUED,
+    indices: list[int] | None = None,
+) -> Task:
     """A task that is not stored yet, without a request and a position in a queue.
+
+    Args:
+        indices: the elements of an array that run again.
 
     Raises:
         Conflict: the tasks of its owner would take more bytes than they may.
     """
-    check_may_store(owner.pk, spec_bytes(spec))
+    values = columns(spec, indices=indices)
+    check_may_store(owner.pk, values["size_bytes"])
     now = timezone.now()
     task = Task(
         owner=owner,
@@ -44,7 +54,7 @@ def new_task(spec: TaskSpec, owner: User, *, state: TaskState = TaskState.QUEUED
         is_by_owner=acted_by(owner.pk) is None,
         created_at=now,
         changed_at=now,
-        **columns(spec),
+        **values,
     )
     return with_secrets(task, spec.secrets)
 
@@ -74,16 +84,19 @@ def mark_queued(
     task.submitted_at = task.changed_at = at
 
 
-def columns(spec: TaskSpec) -> dict[str, Any]:
+def columns(spec: TaskSpec, *, indices: list[int] | None = None) -> dict[str, Any]:
     """The columns that hold the spec, without request, secrets and queue."""
+    size = spec.array.size if spec.array is not None else None
+    count = size if indices is None else len(indices)
     own = {name: getattr(spec, name) for name in COLUMNS if name != "request"}
     return {
         **own,
         "name": spec.name.strip(),
         "content": {name: msgspec.to_builtins(getattr(spec, name)) for name in CONTENT},
-        "size_bytes": spec_bytes(spec),
+        "size_bytes": spec_bytes(spec, elements=count),
         "ineligible_code": Ineligibility.ON_HOLD.value if spec.hold else "",
-        "array_count": spec.array.size if spec.array is not None else None,
+        "array_count": count,
+        "array_indices": indices,
         "array_limit": spec.array.limit if spec.array is not None else None,
     }
 

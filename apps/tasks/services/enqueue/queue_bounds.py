@@ -19,6 +19,8 @@ from apps.tasks.task_spec import TaskSpec
 # which the bounds of the installation may be exceeded.
 COUNT_EVERY = 1000
 MOST_REMEMBERED = 10_000
+# Arrays of one user in all queues: every step looks at each of them.
+MOST_ARRAYS = 1000
 _since_count: dict[tuple[int, int], int] = {}
 
 
@@ -57,6 +59,23 @@ def too_many_waiting(facts: QueueFacts) -> Conflict:
     if facts.max_waiting is None:
         problem += f", and {settings.RPM_WAITING_PER_QUEUE} of all"
     return Conflict(f"Queue {facts.name} {problem}.", fields={"queue": problem})
+
+
+def check_may_open_array(task: Task) -> None:
+    """Raise Conflict where the task is an array, and its owner may have no further one."""
+    if task.array_count is not None and arrays_left(task.owner_id) < 1:
+        raise too_many_arrays()
+
+
+def arrays_left(owner_id: int) -> int:
+    """How many more arrays of a user may wait; concurrent requests may exceed it slightly."""
+    waiting = Task.objects.filter(state=TaskState.QUEUED, array_count__isnull=False)
+    return MOST_ARRAYS - waiting.filter(owner=owner_id).values("pk")[:MOST_ARRAYS].count()
+
+
+def too_many_arrays() -> Conflict:
+    problem = f"may be {MOST_ARRAYS} at most: wait until some have ended, or abort some"
+    return Conflict(f"Arrays of one user that have not ended {problem}.", fields={"array": problem})
 
 
 def _most_of_one(facts: QueueFacts) -> int:

@@ -39,6 +39,7 @@ from apps.tasks.services.enqueue.new_tasks import (
     waiting_announce,
 )
 from apps.tasks.services.enqueue.queue_bounds import (
+    check_may_open_array,
     check_may_wait,
     facts_for,
     has_vault_image,
@@ -105,8 +106,8 @@ def task_change(*, actor: User, task: Task, changes: Mapping[str, Any]) -> Task:
     refuse(AFTER_OF_DRAFT if merged.after else {})
     request = None if merged.request is None else request_texts(merged, keys=None)
     values = {
-        **columns(merged),
-        **_indices(task, changes),
+        # The chosen elements of an earlier array, unless the size changes.
+        **columns(merged, indices=None if "array" in changes else task.array_indices),
         "secrets": seal_secrets(merged.secrets, task),
         "request": request,
         "changed_at": timezone.now(),
@@ -207,6 +208,7 @@ def _store(
     *,
     idempotency: Idempotency | None,
 ) -> None:
+    check_may_open_array(task)
     mark_queued(task, queue, shape=shape, task_group_id=task_group_id, at=timezone.now())
     edges = new_dependencies(task, spec, others_lock(task.owner, [spec]))
     row_insert(task)
@@ -320,6 +322,8 @@ def task_return(
         spec = spec_of(spec_values(now))
         facts = facts_for(found, has_image=has_image)
         check_may_wait(facts, task.owner_id)
+        if now.state != TaskState.QUEUED:
+            check_may_open_array(now)
         mounts = mounts_for(actor, now, spec, facts)
         shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
         position: dict[str, Any] = {
@@ -359,13 +363,6 @@ def _queue_or(task: Task, queue: str | int | None) -> str | int:
     if task.queue_id is None:
         raise BadInput("queue is missing.", fields={"queue": "is missing: the task has none"})
     return task.queue_id
-
-
-def _indices(task: Task, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Which elements a draft has: the chosen ones of an earlier array, unless its size changes."""
-    if task.array_indices is None or "array" in changes:
-        return {"array_indices": None}
-    return {"array_count": task.array_count}
 
 
 def _check_no_elements(task: Task) -> None:
