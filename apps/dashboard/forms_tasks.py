@@ -9,6 +9,7 @@ from django import forms
 
 from apps.access.selectors import queues_open_to
 from apps.accounts.models import User
+from apps.allocation.whatif.queue_starts import MOST_QUEUES
 from apps.core.containers import CALLBACK_S
 from apps.core.errors import RpmError
 from apps.core.keyring import HIDDEN
@@ -192,6 +193,8 @@ class TaskForm(PageForm):
                 *((q.name, f"{q.name}: {q.profile.name}, {q.policy.name}") for q in queues),
             ],
         )
+        self.queues = queues
+        self.has_queue_cards = len(queues) <= MOST_QUEUES
         # A field that is read is kept: not before it is replaced.
         chosen = self["queue"].value()
         self.priority_hints = [
@@ -258,7 +261,7 @@ class TaskForm(PageForm):
             **self._variables(),
             "priority": given["priority"] or 0,
             "retries": given["retries"] or 0,
-            "request": self._request_values(),
+            "request": self.request_values(),
             "time_limit_s": minutes * 60 if minutes else None,
             "abort_callback": self._callback_values(),
             "array": self._array_values(),
@@ -275,7 +278,8 @@ class TaskForm(PageForm):
         }
         return {name: keep_hidden_values(values, stored[name]) for name, values in given.items()}
 
-    def _request_values(self) -> dict[str, str] | str | None:
+    def request_values(self) -> dict[str, str] | str | None:
+        """Of each member; None: as the profile says."""
         gpu, amounts = self.cleaned_data["gpu"], self.cleaned_data["amounts"]
         if not amounts:
             return gpu or None

@@ -6,7 +6,11 @@ from apps.allocation.explanation.reason_payloads import (
     reason_payload,
     reason_payloads,
 )
-from apps.allocation.explanation.start_estimates import ExpectedStart, expected_start
+from apps.allocation.explanation.start_estimates import (
+    ExpectedStart,
+    expected_start,
+    expected_start_of_new,
+)
 from apps.allocation.explanation.suspension import SUSPENDED, is_suspended
 from apps.allocation.explanation.task_explanations import (
     PastReason,
@@ -25,6 +29,7 @@ __all__ = [
     "ReasonPayload",
     "TaskExplanation",
     "expected_start",
+    "expected_start_of_new",
     "explain_task",
     "is_suspended",
     "past_reasons",

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Tenant
 from apps.allocation.engine.model.reasons import INELIGIBLE_CODES, ReasonCode
-from apps.allocation.engine.model.snapshot import Id, QueuedTask, Snapshot
+from apps.allocation.engine.model.snapshot import Id, QueuedGroup, QueuedTask, Snapshot
 from apps.allocation.explanation.suspension import is_suspended
 from apps.allocation.forecast import Basis, Estimate, NoEstimate, NoEstimateReason
 from apps.allocation.forecast import expected_start as estimate
@@ -22,6 +22,7 @@ from apps.allocation.forecast.history import load_run_times
 from apps.allocation.forecast.run_times import SECOND
 from apps.allocation.loader.queued_counts import load_with_queued_counts
 from apps.allocation.loader.texts import microseconds
+from apps.allocation.simulation.simulated_state import GroupKey
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 
@@ -79,6 +80,13 @@ class ExpectedStart:
     latest: datetime | None = None
     is_estimate: bool = True
 
+    @property
+    def about(self) -> datetime | None:
+        """The middle of the two moments; the first where the second is not foreseeable."""
+        if self.earliest is None or self.latest is None:
+            return self.earliest
+        return self.earliest + (self.latest - self.earliest) / 2
+
 
 def expected_start(task: Task) -> ExpectedStart | None:
     """When `task` will probably start, computed at most once a minute; None: it does not wait.
@@ -121,19 +129,71 @@ def _estimated(task: Task) -> Estimate | NoEstimate | None:
     if task.task_group_id not in loaded.group_ids or task.pk not in limits_before:
         return NoEstimate(NoEstimateReason.NOT_IN_SIGHT)
     index = loaded.group_ids.index(task.task_group_id)
-    snapshot = _competing(_with_limits(loaded.snapshot, index, limits_before), index)
+    snapshot = _with_limits(loaded.snapshot, index, limits_before)
+    return _run_forward(snapshot, index, str(task.pk), _limits(limits_before))
+
+
+def _run_forward(
+    snapshot: Snapshot,
+    index: int,
+    task: Id,
+    limits: Mapping[Id, int],
+    behind: int | None = None,
+) -> Estimate | NoEstimate | None:
+    """The estimate for a task of the group at `index`; None where it would take too long.
+
+    Args:
+        limits: time limits that the database does not have, or that are read already.
+        behind: the place in its group of a task behind the heads.
+    """
+    queued = snapshot.queued_groups[index]
+    snapshot = _competing(snapshot, index)
     rows = len(snapshot.queued_groups) + len(snapshot.running) + len(snapshot.policies)
     if FUTURES * rows * FEWEST_PASSES > MOST_ROWS:
         return None
     run_times, arrivals = load_run_times(snapshot)
-    limits = {**run_times.limits, **_limits(limits_before)}
+    limits = {**run_times.limits, **limits}
+    at = snapshot.queued_groups.index(queued)
     return estimate(
         snapshot,
-        task=str(task.pk),
+        task=task,
         run_times=replace(run_times, limits={**limits, **_limits_behind(snapshot, limits)}),
         arrivals=arrivals,
+        behind=None if behind is None else (at, behind),
         most_rows=MOST_ROWS,
     )
+
+
+def expected_start_of_new(
+    snapshot: Snapshot, new: QueuedGroup, *, code: str, time_limit_s: int | None
+) -> ExpectedStart:
+    """When a task that is not stored would start, last among its equals in its queue.
+
+    Args:
+        snapshot: of now, with the counts of what waits.
+        new: its group; only the first of the heads is taken.
+        code: of the reason for which the next pass would not start it.
+    """
+    if code in _NOT_CAPACITY:
+        return _start_payload(NoEstimate(NoEstimateReason.NOT_IN_SIGHT))
+    key = GroupKey.of_queued(new)
+    groups = [
+        replace(group, count=min(group.count, len(group.heads) + MOST_BEHIND))
+        for group in snapshot.queued_groups
+    ]
+    keys = [GroupKey.of_queued(group) for group in groups]
+    behind = None
+    if key in keys and snapshot.queued_groups[keys.index(key)].heads:
+        # Equal tasks are one group: the new one is behind all of them.
+        index = keys.index(key)
+        behind = snapshot.queued_groups[index].count + 1
+        groups[index] = replace(groups[index], count=behind)
+    else:
+        index = len(groups)
+        groups.append(replace(new, heads=new.heads[:1], count=1))
+    limits = {} if time_limit_s is None else {new.heads[0].task: time_limit_s * SECOND}
+    changed = replace(snapshot, queued_groups=tuple(groups))
+    return _start_payload(_run_forward(changed, index, new.heads[0].task, limits, behind))
 
 
 def _limits_before(task: Task) -> LimitsByTask:

@@ -21,9 +21,11 @@ from apps.allocation.explanation import (
 )
 from apps.allocation.explanation.sentences import amount_words
 from apps.allocation.loader import load
+from apps.allocation.loader.configuration import amounts
 from apps.allocation.loader.texts import microseconds
 from apps.policies.models import Queue
 from apps.policies.selectors import may_exceed_limit
+from apps.tasks.shapes import TaskShape
 
 # More than this need no exact count.
 MOST_TASKS = 64
@@ -60,10 +62,10 @@ def start_counts(*, actor: User, queues: Sequence[Queue]) -> tuple[StartCount, .
     and settings of a task. Nothing is stored.
     """
     snapshot = load(now_us=microseconds(timezone.now())).snapshot
-    trial = _Trial(snapshot)
-    with_capacity = _Trial(_with_endless_capacity(snapshot))
+    trial = Trial(snapshot)
+    with_capacity = Trial(_with_endless_capacity(snapshot))
     names = ReaderNames.of(actor)
-    queued_groups = ((queue, _queued_group(snapshot, queue, actor)) for queue in queues)
+    queued_groups = ((queue, new_group(snapshot, queue, actor)) for queue in queues)
     found = tuple(
         _tried(queue, queued, trial=trial, with_capacity=with_capacity, names=names)
         for queue, queued in queued_groups
@@ -74,7 +76,7 @@ def start_counts(*, actor: User, queues: Sequence[Queue]) -> tuple[StartCount, .
     return found
 
 
-class _Trial:
+class Trial:
     """A snapshot to which one more group after another is added for a try."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -92,8 +94,8 @@ def _tried(
     queue: Queue,
     queued: QueuedGroup,
     *,
-    trial: _Trial,
-    with_capacity: _Trial,
+    trial: Trial,
+    with_capacity: Trial,
     names: ReaderNames,
 ) -> StartCount:
     snapshot = trial.snapshot
@@ -101,7 +103,7 @@ def _tried(
     tasks = {head.task for head in queued.heads}
     placed = [one for one in plan.placed if one.task in tasks]
     at_once = sum(not one.waits_for for one in placed)
-    reason = _reason(plan, len(snapshot.queued_groups))
+    reason = reason_at(plan, len(snapshot.queued_groups))
     pools = next((one.pools for one in snapshot.profiles if one.id == queue.profile_id), ())
     own = replace(names, routing=tuple(int(pool) for pool in pools))
     by_limits = with_capacity.decide(queued)
@@ -113,12 +115,18 @@ def _tried(
         if reason is not None
         else None,
         allowed=len(by_limits.placed),
-        limit=_limit_named(_reason(by_limits, 0), own),
+        limit=_limit_named(reason_at(by_limits, 0), own),
     )
 
 
-def _queued_group(snapshot: Snapshot, queue: Queue, actor: User) -> QueuedGroup | None:
-    """As many equal tasks of `actor`, last in the queue; None where it was closed just now."""
+def new_group(
+    snapshot: Snapshot, queue: Queue, actor: User, shape: TaskShape | None = None
+) -> QueuedGroup | None:
+    """As many equal tasks of `actor`, last in the queue; None where it was closed just now.
+
+    Args:
+        shape: of the tasks; None: the default request and settings.
+    """
     entry = next((one for one in snapshot.queues if one.id == queue.pk), None)
     if entry is None:
         return None
@@ -126,15 +134,22 @@ def _queued_group(snapshot: Snapshot, queue: Queue, actor: User) -> QueuedGroup 
     heads = tuple(
         QueuedTask(snapshot.now_us, f"{queue.pk}-{number:03d}") for number in range(MOST_TASKS)
     )
-    above = _chain(snapshot, queue.policy_id)
+    if shape is None:
+        above = _chain(snapshot, queue.policy_id)
+        shape = TaskShape(
+            user_id=actor.pk if any(one.user_limit.pairs for one in above) else None,
+            exceeds_limit=actor.pk in may_exceed_limit(queue.policy_id),
+        )
     return QueuedGroup(
         queue=entry.id,
-        request=profile.request,
+        request=profile.request if shape.request is None else amounts(shape.request),
         count=len(heads),
         heads=heads,
-        replicas=profile.replicas,
-        user=actor.pk if any(one.user_limit.pairs for one in above) else None,
-        can_exceed_limit=actor.pk in may_exceed_limit(queue.policy_id),
+        replicas=shape.replicas or profile.replicas,
+        priority=shape.priority,
+        is_preemptible=shape.is_preemptible,
+        user=shape.user_id,
+        can_exceed_limit=shape.exceeds_limit,
     )
 
 
@@ -149,8 +164,8 @@ def _chain(snapshot: Snapshot, policy_id: int) -> list[PolicyEntry]:
     return chain
 
 
-def _reason(plan: Plan, index: int) -> Reason | None:
-    """Why the waiting tasks of the last group wait."""
+def reason_at(plan: Plan, index: int) -> Reason | None:
+    """Why the waiting tasks of the group at `index` wait; None where none waits."""
     wait = next((one for one in plan.waiting if one.index == index), None)
     return wait.reasons[0] if wait is not None else None
 

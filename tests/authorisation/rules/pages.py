@@ -130,7 +130,7 @@ PAGES_INSTALLATION = section(
 PAGES_OWN = section(
     rule(
         "/ /overview/* /tape/* /policies/ /policies/sparklines/ /queues/ /search/ /tasks/ "
-        "/tasks/new/ /tasks/tabs/ /usage/* /credentials/ /settings/account/ /live/<name>/ "
+        "/tasks/new/* /tasks/tabs/ /usage/* /credentials/ /settings/account/ /live/<name>/ "
         "/settings/resources/ /settings/vaults/ /settings/vaults/new/",
         SIGNED,
         ALLOW,
