@@ -1,6 +1,7 @@
 """The form of a new task: every field, copies of own tasks, and the same as a command."""
 
 import json
+import re
 import shlex
 from typing import Any
 
@@ -21,6 +22,7 @@ from apps.tasks.services.enqueue.submission import task_change, task_create
 from apps.tasks.task_spec import FIELDS, TaskSpec, spec_of
 from rpm_client.cli import submit as cli
 from rpm_client.cli.app import app
+from tests.allocation.state import make_node
 from tests.dashboard.conftest import ClientFor, Submit
 from tests.dashboard.page_reader import text
 from tests.people import Example
@@ -73,6 +75,26 @@ def test_every_field_of_the_form_is_on_the_page(alice: User, client_for: ClientF
 
     assert [name for name in TaskForm.base_fields if f'name="{name}"' not in page] == []
     assert set(MORE) < set(TaskForm.base_fields)
+
+
+def test_the_cards_of_queues_say_what_becomes_of_the_typed_amounts(
+    example: Example, alice: User, charlie: User, client_for: ClientFor
+) -> None:
+    make_node(example.h100, name="h1")
+    path, queue = reverse("task_queue_starts"), example.dev_queue
+    typed_amounts = {"queue": queue.name, "is_preemptible": "on", "gpu": "3"}
+
+    form = client_for(alice).get(f"{FORM}?queue={queue.name}").content.decode()
+    plain = text(client_for(alice).get(path, {"is_preemptible": "on"}))
+    fixed = text(client_for(alice).get(path, typed_amounts))
+    wrong = text(client_for(alice).get(path, typed_amounts | {"priority": "many"}))
+    others = client_for(charlie).get(path).content.decode()
+
+    assert re.search(rf'type="radio" name="queue" value="{queue.name}"\s+checked', form)
+    assert "Starts now Free for 2 such tasks" in plain
+    assert "Does not fit request is fixed by the profile of this queue" in fixed
+    assert "Does not fit Enter a whole number from -1000 to 1000." in wrong
+    assert f'id="start-{queue.pk}"' not in others
 
 
 def test_a_draft_keeps_every_field_through_the_form(alice: User, client_for: ClientFor) -> None:

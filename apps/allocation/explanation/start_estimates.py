@@ -36,6 +36,8 @@ FEWEST_PASSES = 8
 MOST_BEFORE = 2_000
 # As many tasks behind the heads of every other group are included.
 MOST_BEHIND = 50
+# The id of a task that is not stored; ids of stored ones are looked up.
+_NEW = str(UUID(int=0))
 LimitsByTask = Mapping[UUID, tuple[datetime | None, int | None]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # However much work ends, the task does not start before something is changed.
@@ -190,10 +192,11 @@ def expected_start_of_new(
         groups[index] = replace(groups[index], count=behind)
     else:
         index = len(groups)
-        groups.append(replace(new, heads=new.heads[:1], count=1))
-    limits = {} if time_limit_s is None else {new.heads[0].task: time_limit_s * SECOND}
+        head = replace(new.heads[0], task=_NEW)
+        groups.append(replace(new, heads=(head,), count=1))
+    limits: dict[Id, int] = {} if time_limit_s is None else {_NEW: time_limit_s * SECOND}
     changed = replace(snapshot, queued_groups=tuple(groups))
-    return _start_payload(_run_forward(changed, index, new.heads[0].task, limits, behind))
+    return _start_payload(_run_forward(changed, index, _NEW, limits, behind))
 
 
 def _limits_before(task: Task) -> LimitsByTask:

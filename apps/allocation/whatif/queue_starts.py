@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -76,47 +77,65 @@ def queue_starts(*, actor: User, queues: Sequence[Queue], spec: TaskSpec) -> tup
         queues: open to `actor`, with policy and profile.
         spec: of its amounts and how it may run; with a command, without volumes.
     """
-    queues = queues[:MOST_QUEUES]
+    return task_starts(actor=actor, wanted=[(queue, spec) for queue in queues])
+
+
+def task_starts(
+    *, actor: User, wanted: Sequence[tuple[Queue, TaskSpec]], without: UUID | None = None
+) -> tuple[QueueStart, ...]:
+    """As `queue_starts`, of one task per queue and spec, each alone.
+
+    Args:
+        actor: the owner of the tasks.
+        without: a waiting task that is left out, because these would stand in its place.
+    """
+    wanted = wanted[:MOST_QUEUES]
     shapes: dict[int, TaskShape] = {}
     problems: dict[int, str] = {}
-    for queue in queues:
+    for index, (queue, spec) in enumerate(wanted):
         try:
             facts = replace(cached_queue_facts(queue), needs_image=False)
-            shapes[queue.pk] = accept(spec, facts, owner_id=actor.pk, mounts=NO_MOUNTS)
+            shapes[index] = accept(spec, facts, owner_id=actor.pk, mounts=NO_MOUNTS)
         except RpmError as error:
-            problems[queue.pk] = error.detail
-    found = _starts(actor, [one for one in queues if one.pk in shapes], shapes, spec.time_limit_s)
+            problems[index] = error.detail
+    if is_suspended():
+        found = {one: QueueStart(wanted[one][0], reason=SUSPENDED) for one in shapes}
+    else:
+        found = _starts(actor, wanted, shapes, without) if shapes else {}
     return tuple(
-        found.get(one.pk) or QueueStart(one, problem=problems.get(one.pk, _CLOSED))
-        for one in queues
+        found.get(index) or QueueStart(queue, problem=problems.get(index, _CLOSED))
+        for index, (queue, _) in enumerate(wanted)
     )
 
 
 def _starts(
-    actor: User, queues: Sequence[Queue], shapes: Mapping[int, TaskShape], time_limit_s: int | None
+    actor: User,
+    wanted: Sequence[tuple[Queue, TaskSpec]],
+    shapes: Mapping[int, TaskShape],
+    without: UUID | None,
 ) -> dict[int, QueueStart]:
-    if is_suspended():
-        return {one.pk: QueueStart(one, reason=SUSPENDED) for one in queues}
-    if not queues:
-        return {}
     now, until = timezone.now(), monotonic() + MOST_S
-    snapshot = load_with_queued_counts(now_us=microseconds(now)).snapshot
+    snapshot = _without(load_with_queued_counts(now_us=microseconds(now)).snapshot, str(without))
     trial = Trial(snapshot)
-    groups = ((one, new_group(snapshot, one, actor, shapes[one.pk])) for one in queues)
-    tried = [_tried(trial, queue, group) for queue, group in groups if group is not None]
-    reasons = [to_data(one.reason) for one in tried if one.reason is not None]
+    tried = {}
+    for index, shape in shapes.items():
+        group = new_group(snapshot, wanted[index][0], actor, shape)
+        if group is not None:
+            tried[index] = _tried(trial, wanted[index][0], group)
+    reasons = [to_data(one.reason) for one in tried.values() if one.reason is not None]
     names = ReaderNames.of(actor, None, reasons)
     found = {}
-    for one in tried:
+    for index, one in tried.items():
         reason = expected = None
         if not one.count and one.reason is not None:
             own = replace(names, routing=_routing(snapshot, one.queue))
             reason = reason_payload(to_data(one.reason), own, now=now)
             if monotonic() < until:
+                limit_s = wanted[index][1].time_limit_s
                 expected = expected_start_of_new(
-                    snapshot, one.group, code=reason.code, time_limit_s=time_limit_s
+                    snapshot, one.group, code=reason.code, time_limit_s=limit_s
                 )
-        found[one.queue.pk] = QueueStart(one.queue, one.count, one.after, reason, expected)
+        found[index] = QueueStart(one.queue, one.count, one.after, reason, expected)
     return found
 
 
@@ -127,6 +146,17 @@ def _tried(trial: Trial, queue: Queue, group: QueuedGroup) -> _Tried:
     after = sum(bool(one.waits_for) for one in placed)
     reason = reason_at(plan, len(trial.snapshot.queued_groups))
     return _Tried(queue, group, len(placed), after, reason)
+
+
+def _without(snapshot: Snapshot, task: str) -> Snapshot:
+    """The snapshot without this task, where it is one of the heads: others change nothing."""
+    groups = []
+    for group in snapshot.queued_groups:
+        heads = tuple(head for head in group.heads if head.task != task)
+        left = group.count - len(group.heads) + len(heads)
+        if heads:
+            groups.append(replace(group, heads=heads, count=left))
+    return replace(snapshot, queued_groups=tuple(groups))
 
 
 def _routing(snapshot: Snapshot, queue: Queue) -> tuple[int, ...]:

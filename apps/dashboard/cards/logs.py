@@ -14,6 +14,8 @@ from apps.tasks.selectors.visibility import task_permissions
 
 # What a page shows; the whole log is a download.
 SHOWN_BYTES = 64 * 1024
+# Of a failed task, where its page says how it ended.
+LAST_BYTES, LAST_LINES = 4 * 1024, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,14 @@ def load_task_log(user: User, key: str) -> TaskLog | None:
         is_following=attempt is not None and attempt.state in LIVE_ATTEMPT_STATES,
         topics=(f"task.{task.pk}", f"log.{task.pk}"),
     )
+
+
+def last_lines(attempt: Attempt) -> tuple[Line, ...]:
+    """The end of the output of the first member that failed."""
+    members = attempt.members.all()
+    rank = next((one.rank for one in members if one.exit_code not in {None, 0}), 0)
+    part = log_tail(attempt, rank=rank, most=LAST_BYTES)
+    return styled_lines(part.data.decode(errors="replace"))[-LAST_LINES:]
 
 
 def log_pieces(attempt: Attempt) -> Iterator[bytes]:

@@ -9,7 +9,9 @@ from django.utils import timezone
 from apps.access.selectors import queues_open_to
 from apps.accounts.models import User
 from apps.allocation.explanation import ReaderNames, explain_task, queue_of
+from apps.core.terminal import Line
 from apps.dashboard.cards.bars import TimelineBar
+from apps.dashboard.cards.logs import last_lines
 from apps.dashboard.cards.reasons import ReasonView, reason_view
 from apps.dashboard.cards.risk import Risk
 from apps.dashboard.cards.task_list import running_of
@@ -140,6 +142,7 @@ class TaskSummaryCard:
     idle: IdleWarning | None
     attempts: tuple[AttemptRow, ...]
     after: tuple[DependencyRow, ...]
+    last_lines: tuple[Line, ...]
     topics: tuple[str, ...]
     announce: str = ""
 
@@ -231,6 +234,9 @@ def load_task_summary(user: User, key: str) -> TaskSummaryCard | None:
         idle=idle_warnings_of(running_of([task])).get(task.pk),
         attempts=tuple(attempts),
         after=tuple(dependencies_of(user, task)) if waits else (),
+        last_lines=last_lines(attempts[0].attempt)
+        if task.state == TaskState.FAILED and permissions.log and attempts
+        else (),
         topics=(f"task.{task.pk}", f"queue.{task.queue_id}"),
     )
 

@@ -20,6 +20,7 @@ from apps.core.errors import NotAllowed, RpmError
 from apps.dashboard.access import person
 from apps.dashboard.cards.gpu_use import GpuUseCard
 from apps.dashboard.cards.logs import log_pieces
+from apps.dashboard.cards.start_offers import start_offers
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_priority import PriorityForm
 from apps.dashboard.forms_tasks import DraftForm, TaskForm, task_values
@@ -76,10 +77,14 @@ def task_detail(request: HttpRequest, pk: UUID) -> HttpResponse:
 @login_required
 def task_expected_start(request: HttpRequest, pk: UUID) -> HttpResponse:
     """When it will probably start: asked for by the page, which does not wait for it."""
-    expected = expected_start(_task_or_404(person(request), pk))
+    user = person(request)
+    task = _task_or_404(user, pk)
+    expected = expected_start(task)
     now = timezone.now()
     context = {
+        "task": task,
         "expected": expected,
+        "offers": start_offers(user, task, expected),
         "after": expected.earliest - now if expected and expected.earliest else None,
         "before": expected.latest - now if expected and expected.latest else None,
     }
@@ -220,8 +225,11 @@ def task_abort_page(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def task_dequeue_now(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """A waiting task becomes a draft again."""
-    return _act(request, pk, task_dequeue)
+    """A waiting task becomes a draft again; with `then`, its owner goes on to edit it."""
+    done = _act(request, pk, task_dequeue)
+    is_draft = Task.objects.filter(pk=pk, owner=person(request), state=TaskState.DRAFT).exists()
+    wants_edit = request.POST.get("then") == "edit" and is_draft
+    return redirect("task_edit", pk) if wants_edit else done
 
 
 # permission: the owner, manage of the queue, administrators; the service checks

@@ -43,7 +43,9 @@ def test_behind_equal_tasks_it_is_expected_after_all_of_them(example: Example, a
     begin(*Attempt.objects.all())
     before = timezone.now()
 
-    (later,) = asked(alice, [example.dev_queue], time_limit_s=3600)
+    spec = {"time_limit_s": 3600}
+    (later,) = asked(alice, [example.dev_queue], **spec)
+    (first,) = asked(alice, [example.dev_queue], **spec, priority=-1)
 
     assert later.count == 0
     assert later.reason is not None
@@ -51,4 +53,7 @@ def test_behind_equal_tasks_it_is_expected_after_all_of_them(example: Example, a
     assert later.expected.about is not None
     # Two run and two wait, two at a time: the middle of two lengths is about an hour.
     assert later.expected.about > before + timedelta(minutes=20)
+    # Without equals it is a group of its own.
+    assert first.expected is not None
+    assert first.expected.about is not None
     assert not later.problem
