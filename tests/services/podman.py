@@ -20,7 +20,7 @@ from tools.packages import find_program
 IMAGE = "localhost/rpm-test:1"
 APPLETS = (
     "cat", "cut", "date", "echo", "env", "false", "head", "id", "kill", "ls", "mount", "nc", "ps",
-    "sh", "sleep", "sort", "test", "touch", "true", "tr", "wc",
+    "sh", "sleep", "sort", "stty", "test", "touch", "true", "tr", "wc",
 )  # fmt: skip
 # crun needs cgroups that not every machine gives; runc with cgroupfs works on all of them. No
 # network: a bridge would stay behind on the machine.

@@ -14,7 +14,7 @@ import time
 from typing import Any, NamedTuple
 
 from apps.execution.node import clocks, files, processes, request_fields
-from apps.execution.node.runtimes import TaskRuntime
+from apps.execution.node.runtimes import CallFiles, TaskRuntime
 from apps.execution.node.state_files import MemberFolder, is_done
 
 # The script comes on standard input, so nothing of it is in a command line.
@@ -89,7 +89,7 @@ def _run(member: MemberFolder, runtime: TaskRuntime, callback: Callback, log: in
     os.write(script, callback.script.encode())
     os.lseek(script, 0, os.SEEK_SET)
     try:
-        client = runtime.call(COMMANDS[callback.language], script, log)
+        client = runtime.call(COMMANDS[callback.language], CallFiles(script, log, log))
     except (OSError, subprocess.SubprocessError) as error:
         return "could not run: %s" % error
     finally:

@@ -18,6 +18,9 @@ from typing import Callable, NoReturn
 OPENING = b"rpm-channel 1\n"
 HEADER = struct.Struct("!QBI")
 ANSWER, FAILURE, NOT_BEGUN = 0, 1, 2
+# Of a request that makes this program a stream: it answers nothing else from then on. Helpers of
+# earlier versions look at no request's kind, and refuse its verb.
+STREAM = 3
 # Of the frame that says that this program answers.
 GREETING = 0
 IN_FLIGHT = 64
@@ -46,10 +49,15 @@ class Channel:
 
     Args:
         answer: carries one request out; called in a process of its own.
+        stream: serves a stream in this process; gets the request's number, the request, and what
+            was received behind it.
     """
 
-    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self, answer: Callable[[bytes], bytes], stream: Callable[[int, bytes, bytes], None]
+    ) -> None:
         self._answer = answer
+        self._stream = stream
         self._received = bytearray()
         self._children: dict[int, _Child] = {}
         self._poll = select.poll()
@@ -62,7 +70,7 @@ class Channel:
         """
         self._poll.register(0, READABLE)
         try:
-            _send(GREETING, ANSWER, greeting)
+            send(GREETING, ANSWER, greeting)
             while True:
                 for descriptor, _ in self._poll.poll():
                     if descriptor:
@@ -77,7 +85,7 @@ class Channel:
         content = os.read(0, CHUNK_BYTES)
         self._received += content
         while len(self._received) >= HEADER.size:
-            number, _, size = HEADER.unpack_from(self._received)
+            number, kind, size = HEADER.unpack_from(self._received)
             if size > FRAME_BYTES:
                 raise BrokenChannel("a request of %d bytes" % size)
             end = HEADER.size + size
@@ -85,24 +93,27 @@ class Channel:
                 break
             request = bytes(self._received[HEADER.size : end])
             del self._received[:end]
+            if kind == STREAM and not self._children:
+                self._stream(number, request, bytes(self._received))
+                return False
             self._begin(number, request)
         return bool(content)
 
     def _begin(self, number: int, request: bytes) -> None:
         if len(self._children) >= IN_FLIGHT:
-            _send(number, NOT_BEGUN, b"%d requests are under way already" % IN_FLIGHT)
+            send(number, NOT_BEGUN, b"%d requests are under way already" % IN_FLIGHT)
             return
         try:
             reading, writing = os.pipe()
         except OSError as error:
-            _send(number, NOT_BEGUN, str(error).encode())
+            send(number, NOT_BEGUN, str(error).encode())
             return
         try:
             pid = os.fork()
         except OSError as error:
             os.close(reading)
             os.close(writing)
-            _send(number, NOT_BEGUN, str(error).encode())
+            send(number, NOT_BEGUN, str(error).encode())
             return
         if pid == 0:
             self._run_child(writing, request)
@@ -141,14 +152,15 @@ class Channel:
             os.kill(child.pid, signal.SIGKILL)
         status = os.waitpid(child.pid, 0)[1]
         if status == 0:
-            _send(child.number, ANSWER, bytes(child.content))
+            send(child.number, ANSWER, bytes(child.content))
             return
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
         words = b"too long an answer" if is_too_long else bytes(child.content[-WORDS_BYTES:])
-        _send(child.number, FAILURE, b"the helper ended with code %d: %s" % (code, words))
+        send(child.number, FAILURE, b"the helper ended with code %d: %s" % (code, words))
 
 
-def _send(number: int, kind: int, content: bytes) -> None:
+def send(number: int, kind: int, content: bytes) -> None:
+    """Write one frame."""
     _write(1, HEADER.pack(number, kind, len(content)) + content)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -10,7 +11,15 @@ from typing import Any, NamedTuple
 from apps.execution.node import arguments, clocks, environment, files, private_files, processes
 from apps.execution.node.image_lookup import pinned
 from apps.execution.node.prune import note_image
-from apps.execution.node.runtimes import RuntimeUnavailable, TaskRuntime, run_tool, tool_environment
+from apps.execution.node.runtimes import (
+    STREAM_MARK,
+    CallFiles,
+    RuntimeUnavailable,
+    TaskRuntime,
+    run_tool,
+    terminal_taker,
+    tool_environment,
+)
 from apps.execution.node.specs import Spec
 from apps.execution.node.state_files import MemberFolder, first_process
 
@@ -34,6 +43,8 @@ class Podman(TaskRuntime):
     """Containers of podman 4.1 and later, with or without root."""
 
     tool = "podman"
+    # Any keys would be taken out of what the user types.
+    detach_keys = ""
 
     def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """Hand variables over in files, never in arguments, then `podman run`."""
@@ -43,7 +54,7 @@ class Podman(TaskRuntime):
         for number, (_, value) in enumerate(sorted(spec.secrets.items())):
             secret = arguments.secret_id(self.name, number)
             self._tool(["podman", "secret", "create", secret, "-"], value.encode())
-        return _popen(arguments.podman_run(spec, self._paths()), log, self.config)
+        return _popen(arguments.podman_run(spec, self._paths()), _to_log(log), self.config)
 
     def started_pid(self) -> int | None:
         """What the container monitor wrote into the pid file."""
@@ -110,10 +121,21 @@ class Podman(TaskRuntime):
         if not self.signal_directly(signal.SIGKILL) and not self.is_known_dead():
             self.send(signal.SIGKILL)
 
-    def call(self, command: tuple[str, ...], stdin: int, log: int) -> subprocess.Popen[bytes]:
+    def call(
+        self, command: tuple[str, ...], pipes: CallFiles, *, mark: str = ""
+    ) -> subprocess.Popen[bytes]:
         """A second process in the container."""
-        words = [self.tool, "exec", "--interactive", "--", self.name, *command]
-        return _popen(words, log, self.config, stdin=stdin)
+        words = [self.tool, "exec", "--interactive"]
+        if os.isatty(pipes.stdin):
+            words += ["--tty", "--detach-keys=%s" % self.detach_keys]
+        if mark:
+            words.append("--env=%s=%s" % (STREAM_MARK, mark))
+        return _popen([*words, "--", self.name, *command], pipes, self.config)
+
+    def called(self, mark: str) -> set[int]:
+        """Those of the container's own namespace: what other processes say of marks is ignored."""
+        first, _ = first_process(self.member)
+        return processes.marked_inside(mark, first=first, mark=STREAM_MARK)
 
     def exit_code(self) -> int | None:
         """The runtime keeps the code until the container is removed, but knows it a little late."""
@@ -187,13 +209,15 @@ class Docker(Podman):
     """Containers of docker 25 and later, which gives devices by CDI as podman does."""
 
     tool = "docker"
+    # Empty means the usual ones to it; nobody types these.
+    detach_keys = "ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@"
 
     def start(self, spec: Spec, log: int) -> subprocess.Popen[bytes]:
         """`docker run`; its secrets are files in memory."""
         spec = self._pinned(spec)
         private_files.make(self.member, spec, self.config, secrets=True, is_open=False)
         _write_variables(self.member, spec)
-        return _popen(arguments.docker_run(spec, self._paths()), log, self.config)
+        return _popen(arguments.docker_run(spec, self._paths()), _to_log(log), self.config)
 
     def started_pid(self) -> int | None:
         """Ask docker, which has no pid file; only once it has created the container."""
@@ -219,19 +243,22 @@ class Docker(Podman):
         return self._removed()
 
 
-def _popen(
-    command: list[str], log: int, config: dict[str, Any], *, stdin: int = subprocess.DEVNULL
-) -> subprocess.Popen[bytes]:
+def _popen(command: list[str], pipes: CallFiles, config: dict[str, Any]) -> subprocess.Popen[bytes]:
     # In bytes: the node's locale has no say in what the task gets.
     return subprocess.Popen(
         [argument.encode() for argument in command],
-        stdin=stdin,
-        stdout=log,
-        stderr=log,
+        stdin=pipes.stdin,
+        stdout=pipes.stdout,
+        stderr=pipes.stderr,
         cwd="/",
         env=tool_environment(config),
         start_new_session=True,
+        preexec_fn=terminal_taker(pipes.stdin),  # noqa: PLW1509  # the helper has no threads
     )
+
+
+def _to_log(log: int) -> CallFiles:
+    return CallFiles(subprocess.DEVNULL, log, log)
 
 
 def _write_variables(member: MemberFolder, spec: Spec) -> None:

@@ -112,6 +112,21 @@ def _variables(pid: int) -> bytes:
     return next((content for content in found if content), b"")
 
 
+def marked_inside(name: str, *, first: int, mark: str) -> set[int]:
+    """The marked processes of the PID namespace that this process is in."""
+    namespace = _pid_namespace(first)
+    if not namespace or namespace == _pid_namespace(os.getpid()):
+        return set()
+    inside = (pid for pid in _all() if _pid_namespace(pid) == namespace)
+    return {pid for pid in inside if is_marked(pid, name, owner=None, mark=mark)}
+
+
+def _pid_namespace(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink("/proc/%d/ns/pid" % pid)
+    return ""
+
+
 def environment_of(pid: int, *, owner: int) -> dict[bytes, bytes]:
     """The variables that a process of this user began with; empty when it is gone.
 

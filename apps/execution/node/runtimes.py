@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
-from typing import Any, Iterator
+import termios
+from typing import Any, Callable, Iterator, NamedTuple
 
 from apps.execution.node import environment, private_files, processes, task_files
 from apps.execution.node.errors import RequestRefusal
@@ -14,10 +16,20 @@ from apps.execution.node.specs import Spec
 from apps.execution.node.state_files import MemberFolder, container_name, first_process
 
 TOOL_TIMEOUT_S = 120
+# Stands in the environment of what a stream starts, and so of its descendants.
+STREAM_MARK = "RPM_STREAM"
 
 
 class RuntimeUnavailable(Exception):
     """The runtime gave no answer: nothing is known, and it has to be asked again."""
+
+
+class CallFiles(NamedTuple):
+    """Descriptors of another command; the other end of a terminal is all three of them."""
+
+    stdin: int
+    stdout: int
+    stderr: int
 
 
 class TaskRuntime:
@@ -90,12 +102,21 @@ class TaskRuntime:
         """
         return None
 
-    def call(self, command: tuple[str, ...], stdin: int, log: int) -> subprocess.Popen[bytes]:
+    def call(
+        self, command: tuple[str, ...], pipes: CallFiles, *, mark: str = ""
+    ) -> subprocess.Popen[bytes]:
         """Run another command where the task runs, as the task's user and with its variables.
+
+        Args:
+            mark: what its descendants are found by (`called`).
 
         Raises:
             OSError: nothing was started.
         """
+        raise NotImplementedError
+
+    def called(self, mark: str) -> set[int]:
+        """The living processes of a call with this mark, or that descend from it."""
         raise NotImplementedError
 
     def remove_leftovers(self) -> None:
@@ -180,7 +201,9 @@ class ProcessRuntime(TaskRuntime):
         ids = private_files.ids_of(spec.get("user", ""))
         return ids[0] if ids else os.geteuid()
 
-    def call(self, command: tuple[str, ...], stdin: int, log: int) -> subprocess.Popen[bytes]:
+    def call(
+        self, command: tuple[str, ...], pipes: CallFiles, *, mark: str = ""
+    ) -> subprocess.Popen[bytes]:
         """Run it next to the task, with the variables that the task's process began with."""
         spec = self.member.read("spec.json")
         if spec is None:
@@ -188,18 +211,26 @@ class ProcessRuntime(TaskRuntime):
             raise OSError("spec.json cannot be read")
         uid, gid = _ids(spec.get("user", ""))
         owner = os.geteuid() if uid is None else uid
+        variables = processes.environment_of(self.living_pid() or 0, owner=owner)
+        if mark:
+            variables[STREAM_MARK.encode()] = mark.encode()
         with _inside(spec.get("working_dir", ""), spec.get("user", "")):
             return subprocess.Popen(
-                command,
-                stdin=stdin,
-                stdout=log,
-                stderr=log,
-                env=processes.environment_of(self.living_pid() or 0, owner=owner),
+                [argument.encode() for argument in command],
+                stdin=pipes.stdin,
+                stdout=pipes.stdout,
+                stderr=pipes.stderr,
+                env=variables,
                 start_new_session=True,
+                preexec_fn=terminal_taker(pipes.stdin),  # noqa: PLW1509  # the helper has no threads
                 user=uid,
                 group=gid,
                 extra_groups=None if uid is None else [],
             )
+
+    def called(self, mark: str) -> set[int]:
+        """Of the task's user alone."""
+        return processes.marked(mark, owner=self._owner(), mark=STREAM_MARK)
 
     def remove_leftovers(self) -> None:
         """Kill descendants that outlived it; of a container nothing outlives the first process."""
@@ -228,6 +259,15 @@ def run_tool(
         return subprocess.CompletedProcess(command, 127, b"", str(error).encode())
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 124, b"", b"no answer in time")
+
+
+def terminal_taker(descriptor: int) -> Callable[[], None] | None:
+    """What a child does first so that the terminal that it gets sends it its signals."""
+    return _take_terminal if os.isatty(descriptor) else None
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def tool_environment(config: dict[str, Any]) -> dict[str, str]:

@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import sys
+from functools import partial
 from typing import Any, Callable
 
-from apps.execution.node import channel, clocks, crash_points, files, request_fields
+from apps.execution.node import channel, clocks, crash_points, files, request_fields, streams
 from apps.execution.node.errors import RequestRefusal
 from apps.execution.node.members import forget, launch, stop
 from apps.execution.node.preflight import preflight
@@ -62,7 +63,9 @@ def serve(home: str, version: str) -> None:
     os.umask(0o077)
     content = _read(len(channel.OPENING))
     if content == channel.OPENING:
-        channel.Channel(lambda request: _answer(home, version, request)).serve(version.encode())
+        channel.Channel(
+            lambda request: _answer(home, version, request), partial(_stream, home, version)
+        ).serve(version.encode())
         return
     content += _read(REQUEST_BYTES + 1 - len(content))
     sys.stdout.buffer.write(_answer(home, version, content))
@@ -83,11 +86,31 @@ def _answer(home: str, version: str, content: bytes) -> bytes:
     return json.dumps(answer_to(home, content, version)).encode()
 
 
-def answer_to(home: str, content: bytes, version: str) -> dict[str, Any]:
+def _stream(home: str, version: str, number: int, content: bytes, received: bytes) -> None:
+    """Answer whether there is a stream, then relay it to its end."""
+    begun: list[streams.Stream] = []
+
+    def begin(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+        begun.append(streams.begin(home, config, request))
+        return {"state": "open"}
+
+    answer = json.dumps(answer_to(home, content, version, verbs={"stream": begin})).encode()
+    try:
+        channel.send(number, channel.ANSWER, answer)
+        for stream in begun:
+            stream.relay(number, received)
+    finally:
+        for stream in begun:
+            stream.end()
+
+
+def answer_to(
+    home: str, content: bytes, version: str, *, verbs: dict[str, Verb] = VERBS
+) -> dict[str, Any]:
     """The answer with the node's clocks around it, which every exchange needs."""
     config = files.read_json(os.path.join(home, "config.json")) or {}
     try:
-        body: dict[str, Any] = {"answer": _carry_out(home, config, content)}
+        body: dict[str, Any] = {"answer": _carry_out(home, config, content, verbs)}
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -104,7 +127,9 @@ def answer_to(home: str, content: bytes, version: str) -> dict[str, Any]:
     }
 
 
-def _carry_out(home: str, config: dict[str, Any], content: bytes) -> dict[str, Any]:
+def _carry_out(
+    home: str, config: dict[str, Any], content: bytes, verbs: dict[str, Verb]
+) -> dict[str, Any]:
     if len(content) > REQUEST_BYTES:
         raise RequestRefusal("invalid", "the request is longer than %d bytes" % REQUEST_BYTES)
     try:
@@ -118,6 +143,6 @@ def _carry_out(home: str, config: dict[str, Any], content: bytes) -> dict[str, A
     if not config or request.get("installation") != config.get("installation"):
         raise RequestRefusal("installation", "this helper serves another installation")
     verb = request.get("verb")
-    if not isinstance(verb, str) or verb not in VERBS:
-        raise request_fields.refuse("verb", "%.40r is none of %s" % (verb, ", ".join(VERBS)))
-    return VERBS[verb](home, config, request)
+    if not isinstance(verb, str) or verb not in verbs:
+        raise request_fields.refuse("verb", "%.40r is none of %s" % (verb, ", ".join(verbs)))
+    return verbs[verb](home, config, request)

@@ -17,6 +17,8 @@ Count = Annotated[int, Meta(ge=0)]
 RuntimeName = Literal["podman", "docker", "process"]
 Port = Annotated[int, Meta(ge=1024, le=65_535)]
 Network = Literal["default", "host", "none"]
+StreamKind = Literal["exec", "shell"]
+TerminalSize = Annotated[int, Meta(ge=1, le=2000)]
 
 
 class MemberKey(Struct, frozen=True, order=True):
@@ -234,6 +236,22 @@ class StopRequest(NodeRequest, frozen=True, kw_only=True, tag="stop"):
     rank: Rank = 0
     grace_s: float = 10
     is_kill: bool = False
+
+
+class StreamRequest(NodeRequest, frozen=True, kw_only=True, tag="stream"):
+    """Begin a command (`exec`) or a terminal (`shell`) next to a running member.
+
+    The program that gets it serves nothing else. Without a command a terminal is a shell of the
+    image; `columns` and `rows` are of a terminal alone.
+    """
+
+    task_id: TaskId
+    generation: Generation
+    rank: Rank = 0
+    kind: StreamKind
+    command: tuple[str, ...] = ()
+    columns: TerminalSize = 80
+    rows: TerminalSize = 24
 
 
 class EndedTask(Struct, frozen=True):

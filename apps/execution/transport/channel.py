@@ -188,7 +188,7 @@ class HelperChannel:
             and not self._waiting
             and self._fail("another helper has taken its place")
         ):
-            with _Deadline(monotonic() + CLOSE_TIMEOUT_S, self._cut):
+            with Deadline(monotonic() + CLOSE_TIMEOUT_S, self._cut):
                 self._channel.close()
 
     def _begin(self) -> tuple[int, Future[bytes]]:
@@ -217,8 +217,8 @@ class HelperChannel:
         finally:
             self._sending.release()
 
-    def _ended_by(self, deadline: float) -> "_Deadline":
-        return _Deadline(deadline, partial(self.end, "a request was not taken in time"))
+    def _ended_by(self, deadline: float) -> "Deadline":
+        return Deadline(deadline, partial(self.end, "a request was not taken in time"))
 
     def _withdraw(self, number: int) -> None:
         with self._lock:
@@ -313,6 +313,14 @@ class ChannelTransport:
         if helper is not None:
             helper.end(CLOSED)
 
+    def open_pipes(self, *, timeout_s: float) -> tuple[HelperPipes, str]:
+        """A helper of its own, and the command that starts it, for what is no exchange.
+
+        Raises:
+            Unreachable: there is no connection, or it has as many sessions as sshd allows.
+        """
+        raise NotImplementedError
+
     def _ask_helper(self, request: bytes, deadline: float) -> bytes:
         if self._is_closed:
             raise Unreachable(CLOSED)
@@ -339,7 +347,7 @@ class ChannelTransport:
         raise NotImplementedError
 
 
-class _Deadline:
+class Deadline:
     """Calls `overdue` if the block lasts longer: paramiko waits for some things without limit."""
 
     def __init__(self, deadline: float, overdue: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from apps.execution.transport.channel import (
     CLOSED,
     ChannelTransport,
     HelperChannel,
+    HelperPipes,
 )
 
 ERROR_BYTES = 2000
@@ -42,6 +43,12 @@ class LocalTransport(ChannelTransport):
     def install(self, program: bytes, *, timeout_s: float) -> bytes:
         """Install the helper on this machine."""
         return _run([sys.executable, "-"], program, timeout_s)
+
+    def open_pipes(self, *, timeout_s: float) -> tuple[HelperPipes, str]:  # noqa: ARG002  # at once
+        """A child process."""
+        if not self.home:
+            raise Unreachable("the helper is not installed on this machine")
+        return _HelperProcess(), shlex.join(self._command())
 
     def _command(self) -> list[str]:
         return [sys.executable, "-ES", f"{self.home}/helper"]

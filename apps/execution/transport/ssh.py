@@ -25,6 +25,7 @@ from apps.execution.transport.channel import (
     CLOSED,
     ChannelTransport,
     HelperChannel,
+    HelperPipes,
     bound_received,
     cut,
 )
@@ -133,6 +134,12 @@ class SshTransport(ChannelTransport):
             connection, self._connection = self._connection, None
         if connection is not None:
             cut(connection)
+
+    def open_pipes(self, *, timeout_s: float) -> tuple[HelperPipes, str]:
+        """A session of the connection."""
+        if not self.node.home:
+            raise Unreachable("the helper is not installed on this node")
+        return self._free_channel(monotonic() + timeout_s), remote_command(self.node.home)
 
     def _new_helper(self, deadline: float) -> tuple[HelperChannel, str]:
         channel = self._free_channel(deadline)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 SAFE = {
     "os": {
         "close", "devnull", "dup2", "environ", "_exit", "fchmod", "fchown", "fork", "fstat",
-        "fsync", "ftruncate", "getegid", "geteuid", "getgroups", "getpid", "kill", "killpg",
-        "lseek", "memfd_create", "path", "pidfd_open", "pipe", "posix_fallocate", "pread",
-        "pwrite", "read", "sched_getaffinity", "setegid", "seteuid", "setgroups", "setpriority",
-        "setsid", "strerror", "umask", "waitpid", "write",
+        "fsync", "ftruncate", "getegid", "geteuid", "getgroups", "getpid", "isatty", "kill",
+        "killpg", "lseek", "memfd_create", "openpty", "path", "pidfd_open", "pipe",
+        "posix_fallocate", "pread", "pwrite", "read", "sched_getaffinity", "set_blocking",
+        "setegid", "seteuid", "setgroups", "setpriority", "setsid", "strerror", "umask",
+        "waitpid", "write",
         "path.abspath", "path.basename", "path.dirname", "path.expanduser", "path.isabs",
         "path.join", "path.split",
     },
@@ -24,8 +25,8 @@ SAFE = {
 # Modules of which nothing takes a path.
 NEUTRAL = {
     "__future__", "base64", "contextlib", "errno", "fcntl", "functools", "hashlib", "json",
-    "platform", "re", "secrets", "select", "signal", "stat", "struct", "time", "traceback",
-    "typing",
+    "platform", "re", "secrets", "select", "signal", "stat", "struct", "termios", "time",
+    "traceback", "typing",
 }  # fmt: skip
 # Reach any file, or any module.
 BUILTINS = {"__builtins__", "__import__", "compile", "eval", "exec", "open"}

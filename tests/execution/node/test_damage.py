@@ -11,6 +11,7 @@ import pytest
 
 from apps.execution.node import leases, members, results, serials, state_files, sync
 from apps.execution.node.runtime_kinds import runtime_of
+from apps.execution.node.runtimes import CallFiles
 from apps.execution.node.serials import Serial
 from apps.execution.node.specs import MemberIdentity
 from apps.execution.node.state_files import MemberFolder
@@ -172,7 +173,7 @@ def test_a_callback_does_not_run_with_the_helpers_rights_for_want_of_others(
     Path(attempt.path("spec.json")).touch()
 
     with pytest.raises(OSError, match=r"spec\.json"):
-        runtime_of(attempt, CONFIG).call(("true",), 0, 1)
+        runtime_of(attempt, CONFIG).call(("true",), CallFiles(0, 1, 1))
 
 
 def whole_files(folder: Path) -> Iterator[Path]:

@@ -52,7 +52,9 @@ ALLOWED: dict[str, set[str] | None] = {
     "private_files": {"_base", "_in_memory", "_touched_at"},
     "probe": ALL,
     # The kernel's files. What a task says in them is read with a bound.
-    "processes": {"_all", "_mounts", "_open_files", "_read", "_status", "_variables"},
+    "processes": {
+        "_all", "_mounts", "_open_files", "_pid_namespace", "_read", "_status", "_variables",
+    },
     "prune": {
         "_is_known", "_older_than", "_remove_leftovers", "_remove_pull", "_unused_images",
         "ensure_pruned", "note_image",
