@@ -183,6 +183,7 @@ urlpatterns: list[URLPattern] = [
     path("policies/<int:pk>/delete/", policy_changes.policy_delete, name="policy_delete"),
     path("queues/", queues.queue_list, name="queue_list"),
     path("queues/<int:pk>/", queues.queue_detail, name="queue_detail"),
+    path("queues/<int:pk>/starts/", queues.queue_expected_starts, name="queue_expected_starts"),
     path("queues/<int:pk>/history/", history.queue_history, name="queue_history"),
     path("queues/<int:pk>/order/", queues.queue_order, name="queue_order"),
     path("queues/<int:pk>/pause/", queues.queue_pause_page, name="queue_pause"),

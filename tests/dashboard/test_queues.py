@@ -3,10 +3,12 @@
 import re
 
 import pytest
+from django.core.cache import cache
 from django.urls import reverse
 from guardian.shortcuts import assign_perm
 
 from apps.accounts.models import User
+from apps.allocation.services import run_pass
 from apps.configuration.services.queues import (
     profile_connect,
     profile_disconnect,
@@ -15,13 +17,14 @@ from apps.configuration.services.queues import (
 )
 from apps.dashboard.render import card_render
 from apps.policies.models import Profile, Queue
-from apps.tasks.models import Task
+from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors.queue_order import tasks_in_order
 from apps.tasks.services.queue_order import task_reorder
 from apps.tasks.services.stop import task_dequeue
 from apps.usage.selectors.waiting_tasks import waiting_by_queue
+from tests.allocation.state import begin, enqueue, make_node
 from tests.dashboard.conftest import ClientFor, RunIn, Submit
-from tests.dashboard.page_reader import errors_at, shown, text
+from tests.dashboard.page_reader import errors_at, folded, shown, text
 from tests.page_words import words_on
 from tests.people import Example
 
@@ -238,7 +241,7 @@ def test_a_moved_task_is_in_the_new_queue_everywhere_at_once(
     assert other.name in html["task"]
     assert other.name in html["list"]
     rows = text(client.get(reverse("queue_list")))
-    assert f"{other.name} Dev 2xGPU 2 GPU 0 running 1 waiting" in rows
+    assert f"{other.name} 2xGPU 2 GPU 0 running 1 waiting" in rows
 
 
 def test_a_task_is_moved_by_its_owner_or_who_manages_it_and_only_where_both_may(
@@ -340,3 +343,44 @@ def test_a_task_that_started_meanwhile_says_so_where_it_is_to_be_moved(
 
     assert answer.status_code == 400
     assert "The task has started meanwhile" in errors_at("queue", answer)
+
+
+def test_the_common_reason_is_said_once_and_each_row_has_its_expected_start(
+    example: Example, tasks: dict[str, Task], alice: User, charlie: User, client_for: ClientFor
+) -> None:
+    cache.clear()
+    make_node(example.bare_metal, name="b1", gpus=4)
+    Task.objects.update(time_limit_s=3600)
+    run_pass()
+    begin(*Attempt.objects.all())
+    run_pass()
+    key = example.dev_queue.pk
+    path = reverse("queue_expected_starts", args=[key])
+
+    before = card_render("queue_waiting", str(key), alice)
+    starts = client_for(alice).get(path).content.decode()
+    after = card_render("queue_waiting", str(key), alice)
+
+    assert before is not None
+    assert after is not None
+    said = folded(before.html)
+    assert said.count("free of the 4 GPUs needed") == 1
+    assert "2 of 2 tasks here." in said
+    assert "<time" in starts.split(f'id="expected-{tasks["second"].pk}"')[1]
+    # What is computed once stays when the card changes.
+    assert after.html.count("<time") == before.html.count("<time") + 2
+    assert client_for(charlie).get(path).status_code == 404
+    cache.clear()
+
+
+def test_queues_stand_below_their_policy_those_with_waiting_tasks_first(
+    example: Example, root: User, charlie: User, client_for: ClientFor
+) -> None:
+    enqueue(charlie, example.research_queue)
+    other = Profile.objects.get(name="2xGPU")
+    idle = profile_connect(actor=root, policy=example.research, profile=other)
+
+    page = client_for(root).get("/queues/").content.decode()
+    wanted = [example.research_queue.name, idle.name, example.dev_queue.name]
+
+    assert sorted(wanted, key=lambda name: page.index(f">{name}</a>")) == wanted

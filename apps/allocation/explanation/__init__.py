@@ -10,6 +10,7 @@ from apps.allocation.explanation.start_estimates import (
     ExpectedStart,
     expected_start,
     expected_start_of_new,
+    kept_starts,
 )
 from apps.allocation.explanation.suspension import SUSPENDED, is_suspended
 from apps.allocation.explanation.task_explanations import (
@@ -32,6 +33,7 @@ __all__ = [
     "expected_start_of_new",
     "explain_task",
     "is_suspended",
+    "kept_starts",
     "past_reasons",
     "queue_of",
     "reason_payload",

@@ -1,6 +1,6 @@
 """When a waiting task will probably start: an estimate, with its basis."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -100,13 +100,23 @@ def expected_start(task: Task) -> ExpectedStart | None:
     code = task.ineligible_code or task.task_group.reason_code
     if code in _NOT_CAPACITY or is_suspended():
         return _start_payload(NoEstimate(NoEstimateReason.NOT_IN_SIGHT))
-    key = f"expected-start:{task.pk}:{task.generation}:{microseconds(task.submitted_at)}"
+    key = _key(task)
     kept: dict[str, Any] | None = cache.get(key)
     if kept is not None:
         return _unpacked(kept)
     known = _start_payload(_estimated(task))
     cache.set(key, _packed(known), KEPT_S)
     return known
+
+
+def kept_starts(tasks: Iterable[Task]) -> dict[UUID, ExpectedStart]:
+    """Those of these waiting tasks that are computed already, by task; computes none."""
+    keys = {_key(task): task.pk for task in tasks if task.submitted_at is not None}
+    return {keys[key]: _unpacked(kept) for key, kept in cache.get_many(keys).items()}
+
+
+def _key(task: Task) -> str:
+    return f"expected-start:{task.pk}:{task.generation}:{microseconds(task.submitted_at)}"
 
 
 def _packed(known: ExpectedStart) -> dict[str, Any]:

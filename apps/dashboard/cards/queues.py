@@ -1,6 +1,8 @@
 """Queues: the list, and one queue with its waiting tasks, their positions and reasons."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from time import monotonic
 
 from django.db.models import Q
 
@@ -11,10 +13,16 @@ from apps.access.selectors import (
     queues_visible_to,
 )
 from apps.accounts.models import User
-from apps.allocation.explanation import ReaderNames, is_suspended
+from apps.allocation.explanation import (
+    ExpectedStart,
+    ReaderNames,
+    expected_start,
+    is_suspended,
+    kept_starts,
+)
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.live import Sharing, card, key_id, topics_of
-from apps.policies.models import Queue
+from apps.policies.models import Policy, Queue
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import tasks_in_order
 from apps.usage.selectors.current_usage import live_attempts, usage_by
@@ -22,6 +30,10 @@ from apps.usage.selectors.waiting_tasks import WaitingTasks, waiting_by_queue
 
 MOST_WAITING = 100
 MOST_CHARS = 200
+# As many tasks have an expected start; each estimate takes some tenths of a second.
+MOST_STARTS = 8
+# Once so much time is used, no further estimate begins.
+MOST_S = 3.0
 # The move of a button, its icon, and its label.
 _MOVES = (
     ("top", "chevrons-up", "First"),
@@ -40,10 +52,18 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueList:
-    """`rows` are the queues whose name, or that of their policy, contains `word`."""
+class PolicyQueues:
+    """The queues of one policy, those with waiting tasks first."""
 
+    policy: Policy
     rows: tuple[QueueRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueList:
+    """Queues whose name, or that of their policy, contains `word`; where tasks wait first."""
+
+    policies: tuple[PolicyQueues, ...]
     word: str
     topics: tuple[str, ...]
     announce: str = ""
@@ -64,15 +84,21 @@ class WaitingRow:
     task: Task
     position: int
     reason: ReasonView
+    expected: ExpectedStart | None
     moves: tuple[MoveButton, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueWaiting:
-    """The first waiting tasks of a queue, and how many wait in all."""
+    """The first waiting tasks of a queue, and how many wait in all.
+
+    `common` is the reason of several of them, `alike` of how many.
+    """
 
     row: QueueRow
     tasks: tuple[WaitingRow, ...]
+    common: ReasonView | None
+    alike: int
     more: int
     may_manage: bool
     may_pause: bool
@@ -96,13 +122,22 @@ def load_queue_list(user: User, key: str) -> QueueList:
     open_ids = set(queues_open_to(user).values_list("pk", flat=True))
     running = usage_by(live_attempts(Q(queue__in=ids)), frozenset(), of="queue_id")
     waiting = waiting_by_queue(ids)
+    rows = [QueueRow(q, running[q.pk].tasks, waiting[q.pk], q.pk in open_ids) for q in queues]
     return QueueList(
-        rows=tuple(
-            QueueRow(q, running[q.pk].tasks, waiting[q.pk], q.pk in open_ids) for q in queues
-        ),
+        policies=_by_policy(rows),
         word=word,
         topics=("overview", *topics_of("queue", ids)),
     )
+
+
+def _by_policy(rows: Iterable[QueueRow]) -> tuple[PolicyQueues, ...]:
+    found: dict[Policy, list[QueueRow]] = {}
+    for row in sorted(rows, key=lambda one: (not one.waiting.count, one.queue.name)):
+        found.setdefault(row.queue.policy, []).append(row)
+    policies = sorted(
+        found, key=lambda one: (not found[one][0].waiting.count, one.name.lower(), one.pk)
+    )
+    return tuple(PolicyQueues(one, tuple(found[one])) for one in policies)
 
 
 @card("queue_waiting", Sharing.NOBODY)
@@ -125,25 +160,50 @@ def load_queue_waiting(user: User, key: str) -> QueueWaiting | None:
     may_manage = queues_managed_by(user).filter(pk=queue.pk).exists()
     suspended = is_suspended()
     more = max(waiting.count - len(tasks), 0)
+    views = [explain(one, names, suspended=suspended) for one in reasons]
+    common, alike = _common(views)
+    starts = kept_starts(tasks[:MOST_STARTS])
     return QueueWaiting(
         row=QueueRow(queue, running, waiting, queues_open_to(user).filter(pk=queue.pk).exists()),
         tasks=tuple(
             WaitingRow(
                 task=task,
                 position=position,
-                reason=explain(task_reasons, names, suspended=suspended),
+                reason=view,
+                expected=starts.get(task.pk),
                 moves=_moves(tasks, position - 1, has_more=more > 0),
             )
-            for position, (task, task_reasons) in enumerate(
-                zip(tasks, reasons, strict=True), start=1
-            )
+            for position, (task, view) in enumerate(zip(tasks, views, strict=True), start=1)
         ),
+        common=common,
+        alike=alike,
         more=more,
         may_manage=may_manage,
         may_pause=may_manage or queues_settable_by(user).filter(pk=queue.pk).exists(),
         topics=(f"queue.{queue.pk}",),
         announce=f"{queue.name}: {running} running, {waiting.count} waiting",
     )
+
+
+def expected_starts(queue: Queue) -> list[tuple[Task, ExpectedStart]]:
+    """Of the first waiting tasks; what takes too long comes with the next request."""
+    until, found = monotonic() + MOST_S, []
+    for task in tasks_in_order(queue.pk).select_related("task_group")[:MOST_STARTS]:
+        if monotonic() > until:
+            break
+        expected = expected_start(task)
+        if expected is not None:
+            found.append((task, expected))
+    return found
+
+
+def _common(views: Iterable[ReasonView]) -> tuple[ReasonView | None, int]:
+    """The reason that most tasks have, where several have it, and how many."""
+    by_verdict: dict[str, list[ReasonView]] = {}
+    for view in views:
+        by_verdict.setdefault(view.verdict, []).append(view)
+    most = max(by_verdict.values(), key=len, default=[])
+    return (most[0], len(most)) if len(most) > 1 else (None, 0)
 
 
 def _is_head(task: Task) -> bool:

@@ -7,6 +7,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.access.selectors import (
@@ -20,7 +21,7 @@ from apps.configuration.services.queues import queue_change, queue_pause, queue_
 from apps.configuration.services.tenant_checks import queue_settings_of
 from apps.core.errors import BadInput, NotAllowed, RpmError
 from apps.dashboard.access import person
-from apps.dashboard.cards.queues import queue_word
+from apps.dashboard.cards.queues import expected_starts, queue_word
 from apps.dashboard.cards.words import plural
 from apps.dashboard.forms import add_errors, focus_first_error
 from apps.dashboard.forms_configuration import QueueChoiceForm, QueueForm
@@ -63,6 +64,17 @@ def queue_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "may_set": queues_settable_by(user).filter(pk=pk).exists(),
     }
     return render(request, "pages/queue_detail.html", context)
+
+
+# permission: view of the queue
+@require_GET
+@login_required
+@never_cache
+def queue_expected_starts(request: HttpRequest, pk: int) -> HttpResponse:
+    """When its first tasks will probably start: the page does not wait for it."""
+    queue = get_object_or_404(queues_visible_to(person(request)), pk=pk)
+    context = {"starts": expected_starts(queue)}
+    return render(request, "components/queue_expected.html", context)
 
 
 # permission: manage of the queue; the service checks

@@ -152,7 +152,9 @@ PAGES_WORK = section(
     rule("/queues/<pk>/order/", [QUEUE_ADMIN], FORBID),
     rule("/queues/<pk>/*", [QUEUE_ADMIN], ALLOW),
     rule("/queues/<pk>/*", TENANT, ALLOW, relation=[BELOW]),
-    rule("/queues/<pk>/ /queues/<pk>/history/", SIGNED, ALLOW, relation=[TEAM]),
+    rule(
+        "/queues/<pk>/ /queues/<pk>/history/ /queues/<pk>/starts/", SIGNED, ALLOW, relation=[TEAM]
+    ),
     rule("/queues/<pk>/*", SIGNED, FORBID, relation=[TEAM]),
     rule("/queues/<pk>/*", SIGNED, HIDE),
     # Without an attempt there is no log.
