@@ -109,7 +109,10 @@ class Client(Submission):
         if not answer.is_success:
             _content(answer)
         # A proxy that compresses makes it a weak one.
-        return answer.text, int(answer.headers["etag"].rpartition("/")[2].strip('"'))
+        revision = answer.headers.get("etag", "").rpartition("/")[2].strip('"')
+        if not revision.isdecimal():
+            raise _no_server(answer)
+        return answer.text, int(revision)
 
     def configuration_diff(self, file: bytes, *, prune: Sequence[str] = ()) -> dict[str, Any]:
         """What a configuration file would change, and its `preview`; nothing is kept."""
@@ -325,7 +328,10 @@ def _content(answer: httpx.Response) -> Any:
         UnreachableError: something else answered, such as a proxy.
     """
     if answer.is_success:
-        return answer.json() if answer.content else None
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise _no_server(answer) from None
     try:
         # Where YAML was asked for, refusals are YAML, too.
         is_yaml = "yaml" in answer.headers.get("content-type", "")
@@ -334,7 +340,15 @@ def _content(answer: httpx.Response) -> Any:
             answer.status_code, payload["code"], payload["detail"], payload["fields"]
         )
     except (ValueError, KeyError, TypeError):
-        raise UnreachableError(f"{answer.url} answered {answer.status_code}.") from None
+        raise _no_server(answer) from None
+
+
+def _no_server(answer: httpx.Response) -> UnreachableError:
+    """Something else answered, such as the page of a proxy where users sign in."""
+    kind = answer.headers.get("content-type", "").partition(";")[0] or "something else"
+    return UnreachableError(
+        f"{answer.url} answered {answer.status_code} with {kind}, not as a server of RPM does."
+    )
 
 
 def _form(file: bytes) -> str:

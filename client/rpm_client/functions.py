@@ -26,8 +26,6 @@ RESULT_BYTES = 4_000_000
 KEY_NAME = "RESULT_KEY"
 KINDS = ("json", "pickle")
 _FRAME = re.compile(r"^::rpm-result (\w+) ([0-9a-f]{64}) ([A-Za-z0-9+/=]*)$", re.MULTILINE)
-_MEMORY = re.compile(r"(\d+)\s*(MiB|GiB|TiB)", re.IGNORECASE)
-_MEBIBYTES = {"mib": 1, "gib": 1024, "tib": 1024 * 1024}
 # Runs in the container: its Python, cloudpickle, and nothing of RPM.
 _RUNNER = f"""\
 import base64, hashlib, hmac, json, os, pickle, sys, traceback, zlib
@@ -68,7 +66,7 @@ class ResourceSettings:
     """What a task takes, in dynamic profiles, and whether others may preempt it.
 
     Args:
-        memory: such as 16GiB or 512MiB.
+        memory: such as 16GiB, 16G or 512MiB; the server knows the units (docs/concepts.md).
     """
 
     gpu_count: float | None = None
@@ -78,20 +76,12 @@ class ResourceSettings:
 
     def fields(self) -> dict[str, Any]:
         """The fields of a task."""
-        amounts = {"gpu": self.gpu_count, "cpu": self.cpu_count, "memory_mb": self._memory_mb()}
+        amounts = {"gpu": self.gpu_count, "cpu": self.cpu_count, "memory_mb": self.memory}
         request = {key: amount for key, amount in amounts.items() if amount is not None}
         fields: dict[str, Any] = {"request": request} if request else {}
         if self.preemptible is not None:
             fields["is_preemptible"] = self.preemptible
         return fields
-
-    def _memory_mb(self) -> int | None:
-        if self.memory is None:
-            return None
-        found = _MEMORY.fullmatch(self.memory.strip())
-        if not found:
-            raise ValueError(f"memory is {self.memory!r}: give such as 16GiB or 512MiB.")
-        return int(found[1]) * _MEBIBYTES[found[2].lower()]
 
 
 @dataclass(frozen=True)

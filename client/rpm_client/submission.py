@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from rpm_client.errors import RefusedError
+from rpm_client.errors import RefusedError, UnreachableError
 from rpm_client.functions import KEY_NAME, FunctionCall, ResourceSettings, function_call
 from rpm_client.futures import TaskFuture
 
@@ -61,13 +61,21 @@ class Submission:
     ) -> list[TaskFuture]:
         """Enqueue one task for each item, many in a request; the futures are in their order.
 
-        A task that the server refuses raises when its result is read.
+        A task that the server refuses raises when its result is read. So do the remaining tasks
+        where a later request fails: those that were enqueued before keep their futures.
         """
         calls = [function_call(function, (one,), {}, kind=result, python=python) for one in items]
         tasks = [_description(function, call, queue, resources, fields) for call in calls]
-        client, futures = cast("Client", self), []
+        client = cast("Client", self)
+        futures: list[TaskFuture] = []
         for start, end in _bulks(tasks):
-            answers = client.task_bulk(tasks[start:end])
+            try:
+                answers = client.task_bulk(tasks[start:end])
+            except (RefusedError, UnreachableError) as error:
+                if not futures:
+                    raise
+                rest = calls[start:]
+                return [*futures, *(TaskFuture(client, "", call=one, error=error) for one in rest)]
             for call, answer in zip(calls[start:end], answers):
                 futures.append(_future(client, call, answer))
         return futures

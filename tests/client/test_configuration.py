@@ -130,17 +130,13 @@ def test_a_later_revision_is_not_overwritten(administration: dict[str, str], fil
     assert now.exit_code == 0, now.output
 
 
-def test_a_removal_is_confirmed_on_a_terminal(
-    administration: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    file: Path,
-    example: Example,
+def test_a_removal_is_confirmed(
+    administration: dict[str, str], file: Path, example: Example
 ) -> None:
     words = ("config", "apply", str(file))
     text = f"policies:\n- name: {example.dev_queue.policy.name}\n  queues: []\n"
     file.write_text(text)
     prune = ("--prune", "queues")
-    monkeypatch.setattr(configuration, "is_terminal", lambda: True)
 
     refused = ctl(administration, *words, *prune, given="n\n")
     unchanged = ctl(administration, *words)
@@ -169,7 +165,6 @@ def test_what_changes_during_the_question_is_not_overwritten(
         with connected(administration) as client:
             client.configuration_apply(WEIGHT.encode(), note="of another user")
 
-    monkeypatch.setattr(configuration, "is_terminal", lambda: True)
     monkeypatch.setattr("typer.confirm", confirm)
 
     done = ctl(administration, "config", "apply", str(file))
@@ -181,7 +176,6 @@ def test_what_changes_during_the_question_is_not_overwritten(
 
 def test_preempting_is_shown_and_confirmed(
     administration: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
     file: Path,
     example: Example,
     alice: User,
@@ -193,7 +187,6 @@ def test_preempting_is_shown_and_confirmed(
     enqueue(charlie, example.research_queue, 1)
     run_pass()
     file.write_text("policies: [{name: Dev, reserved: {}}]\n")
-    monkeypatch.setattr(configuration, "is_terminal", lambda: True)
     before = revisions()
 
     compared = ctl(administration, "config", "diff", str(file))
@@ -208,16 +201,15 @@ def test_preempting_is_shown_and_confirmed(
     assert revisions() == before
 
 
-def test_without_a_terminal_or_with_yes_nothing_is_asked(
-    administration: dict[str, str], monkeypatch: pytest.MonkeyPatch, file: Path, example: Example
+def test_a_removal_needs_yes_where_nobody_can_answer(
+    administration: dict[str, str], file: Path, example: Example
 ) -> None:
     file.write_text(f"remove:\n  queues: [{example.dev_queue.name}]\n")
-    removed = ctl(administration, "config", "apply", str(file))
-    monkeypatch.setattr(configuration, "is_terminal", lambda: True)
-    file.write_text(f"remove:\n  queues: [{example.research_queue.name}]\n")
+
+    refused = ctl(administration, "config", "apply", str(file))
     sure = ctl(administration, "config", "apply", str(file), "--yes")
 
-    assert removed.exit_code == 0, removed.output
+    assert (refused.exit_code, "give --yes" in refused.stderr) == (1, True), refused.output
     assert sure.exit_code == 0, sure.output
 
 

@@ -19,7 +19,15 @@ from django.utils import timezone
 from apps.policies.models import Policy, Pool
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, AttemptLog, Task
-from rpm_client import AsyncClient, Client, RefusedError, ResourceSettings, TaskError, TaskFuture
+from rpm_client import (
+    AsyncClient,
+    Client,
+    RefusedError,
+    ResourceSettings,
+    TaskError,
+    TaskFuture,
+    UnreachableError,
+)
 from rpm_client.cli.outcomes import NO_CODE, wait
 from rpm_client.functions import function_call, function_result
 from tests.people import Example
@@ -137,6 +145,30 @@ def test_a_map_is_one_request_and_each_item_has_its_result(
     assert refused[0].done()
 
 
+def test_a_map_keeps_its_futures_where_a_later_request_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[Any] = [[{"task": {"id": "1"}, "error": None, "status": 201}]]
+
+    def bulk(client: Client, tasks: list[dict[str, Any]]) -> Any:
+        if not answers:
+            raise UnreachableError("away")
+        return answers.pop()
+
+    monkeypatch.setattr("rpm_client.submission.MANY", 1)
+    monkeypatch.setattr(Client, "task_bulk", bulk)
+
+    with Client("http://127.0.0.1:1", token="x") as client:
+        futures = client.map(len, ["a", "b", "c"], queue="q")
+        with pytest.raises(UnreachableError):
+            client.map(len, ["a"], queue="q")
+
+    assert [future.id for future in futures] == ["1", "", ""]
+    for future in futures[1:]:
+        with pytest.raises(UnreachableError, match="away"):
+            future.result()
+
+
 def test_a_command_ends_with_0_or_its_error(client: Client, example: Example) -> None:
     future = client.submit(["echo", "hello"], queue=example.dev_queue.name)
     future.abort()
@@ -185,15 +217,13 @@ def test_what_is_too_large_is_refused_with_the_bound(tmp_path: Path) -> None:
 
 
 def test_resources_are_fields_of_a_task() -> None:
-    settings = ResourceSettings(gpu_count=2, cpu_count=8, memory="16GiB", preemptible=True)
+    settings = ResourceSettings(gpu_count=2, cpu_count=8, memory="16G", preemptible=True)
 
     assert settings.fields() == {
-        "request": {"gpu": 2, "cpu": 8, "memory_mb": 16384},
+        "request": {"gpu": 2, "cpu": 8, "memory_mb": "16G"},
         "is_preemptible": True,
     }
     assert ResourceSettings().fields() == {}
-    with pytest.raises(ValueError, match="such as 16GiB"):
-        ResourceSettings(memory="16 potatoes").fields()
 
 
 def test_the_asynchronous_client_awaits_the_same_methods(

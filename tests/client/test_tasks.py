@@ -64,12 +64,16 @@ def test_tasks_are_cancelled_after_a_question_with_their_number(
     asked = ctl(access, "cancel", "--name", "night", given="y\n")
     nothing = ctl(access, "cancel")
     none = ctl(access, "cancel", "--name", "night", "--yes")
+    mixed = ctl(access, "cancel", "--queue", queue, "--state", "aborted,queued")
     rest = ctl(access, "cancel", "--queue", queue, "--yes")
 
     assert (refused.exit_code, nothing.exit_code) == (1, 2)
     assert "Abort 2 tasks (2 queued)?" in asked.output
     assert sum(line.endswith("  aborted") for line in asked.stdout.splitlines()) == 2
     assert (none.stdout, len(rest.stdout.splitlines())) == ("", 1)
+    # Ended tasks are not aborted, and nobody answered.
+    assert "Abort 1 tasks (1 queued)?" in mixed.output
+    assert (mixed.exit_code, "give --yes" in mixed.stderr) == (1, True)
     # Those of others stay.
     assert list(
         Task.objects.exclude(state="aborted").values_list("owner__username", flat=True)

@@ -9,8 +9,7 @@ import typer
 
 from rpm_client.cli.access import client_of
 from rpm_client.cli.installation import PREVIEWED, say_rows
-from rpm_client.cli.output import Json, Yes, complain, say, say_json
-from rpm_client.cli.submit import is_terminal
+from rpm_client.cli.output import Json, Yes, complain, confirm, say, say_json
 from rpm_client.terminal import plain
 
 if TYPE_CHECKING:
@@ -101,10 +100,10 @@ def apply(
 ) -> None:
     """Make the configuration as a file says, all or nothing; a second time changes nothing.
 
-    On a terminal, asks before it removes something or stops tasks.
+    Asks before it removes something or stops tasks; without a terminal, give --yes for that.
     """
     client, file, kinds = client_of(context), file_bytes(name), _kinds(prune)
-    if not (is_dry_run or is_sure) and is_terminal():
+    if not (is_dry_run or is_sure):
         revision = _confirmed(client, file, kinds, revision)
     found = client.configuration_apply(
         file, note=note, revision=revision, prune=kinds, is_dry_run=is_dry_run
@@ -152,7 +151,7 @@ def _confirmed(
         return revision
     for line in (*removed, *harms):
         complain(line)
-    typer.confirm("Apply it?", abort=True, err=True)
+    confirm("Apply it?")
     # What was confirmed is what is applied.
     return found["revision"] if revision is None else revision
 

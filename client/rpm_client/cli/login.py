@@ -36,6 +36,9 @@ def login(
         raise typer.BadParameter(
             f"{address} sends the secret without encryption: give https://, or --insecure."
         )
+    # As for other commands: with both from the environment, the key and secret.
+    if not (token or key or (access.key and access.secret)):
+        token = access.token
     if token:
         profile = ServerProfile(address, token=token)
     else:

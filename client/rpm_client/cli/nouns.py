@@ -1,15 +1,15 @@
 """Objects of administrators: one set of commands for every noun of REST, from one table."""
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from rpm_client.cli.access import client_of
-from rpm_client.cli.output import Json, Yes, say, say_json, table
+from rpm_client.cli.output import Json, Yes, confirm, say, say_json, table
 from rpm_client.cli.submit import of_file
 from rpm_client.cli.task_options import pair
+from rpm_client.cli.yaml_text import yaml_value
 
 if TYPE_CHECKING:
     from rpm_client.client import Client
@@ -166,7 +166,7 @@ def _delete(noun: Noun) -> Any:
         path = object_path(client, noun, name)
         _, etag = client.object_get(path)
         if not is_sure:
-            typer.confirm(f"Delete {name}?", abort=True, err=True)
+            confirm(f"Delete {name}?")
         client.object_do("DELETE", path, None, etag=etag)
         say(f"{name} is deleted.")
 
@@ -193,12 +193,20 @@ def _verb(noun: Noun, verb: str) -> Any:
 
 
 def object_path(client: "Client", noun: Noun, name: str) -> str:
-    """The address of the object of this name or id; names count first."""
+    """The address of the object of this name or id; names count first.
+
+    Raises:
+        BadParameter: there is none, or several have this name, such as vaults of several owners.
+    """
     rows = list(client.objects(noun.path))
     for wanted in (noun.name, "id"):
-        for row in rows:
-            if str(row[wanted]).lower() == name.lower():
-                return f"{noun.path}/{row['id']}/"
+        ids = [str(row["id"]) for row in rows if str(row[wanted]).lower() == name.lower()]
+        if len(ids) > 1:
+            raise typer.BadParameter(
+                f"{len(ids)} of {noun.path} are {name!r}: give one of their ids, {', '.join(ids)}."
+            )
+        if ids:
+            return f"{noun.path}/{ids[0]}/"
     known = ", ".join(str(row[noun.name]) for row in rows[:10]) or "none"
     raise typer.BadParameter(f"There is no {name!r} among {noun.path}. Known: {known}.")
 
@@ -210,14 +218,12 @@ def _fields(
 
     A dot leads into an object, of which the rest stays as it is.
     """
-    # Reading YAML takes long to import, and few commands need it.
-    yaml = import_module("yaml")
     fields = of_file(file) if file else {}
     for word in words or []:
         name, text = pair(word, "FIELD")
         try:
-            value = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError:
+            value = yaml_value(text) if text else ""
+        except ValueError:
             raise typer.BadParameter(f"{word!r}: the value is not YAML.") from None
         *outer, last = name.split(".")
         inside = fields

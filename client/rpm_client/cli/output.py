@@ -23,6 +23,16 @@ def complain(text: str) -> None:
     print(plain(text), file=sys.stderr)
 
 
+def confirm(question: str) -> None:
+    """Ask whether to go on; without an answer, such as without a terminal, the command ends."""
+    try:
+        typer.confirm(question, abort=True, err=True)
+    except typer.Abort:
+        if not sys.stdin.isatty():
+            complain("\nNothing is done: give --yes where nobody can answer.")
+        raise
+
+
 def say_json(value: Any) -> None:
     """Print a response as it is, indented."""
     print(json.dumps(value, indent=2))

@@ -3,19 +3,20 @@
 import re
 import shlex
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
-from rpm_client.cli.task_options import file_text
+from rpm_client.cli.task_options import PARAMETERS, described, file_text
 
 # docs/bounds.md: bytes of one argument.
 ARGUMENT_BYTES = 131_071
 DIRECTIVE = re.compile(r"#RPM(?:\s+(.*))?$")
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 # Its class has no name of its own that all versions of typer have.
-USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 IS_COMMAND = "rpm_client.is_command"
 
 
@@ -80,20 +81,24 @@ def directives(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
         is_over = is_over or bool(line.strip() and not line.lstrip().startswith("#"))
 
 
-def script_options(command: Any, path: str, text: str) -> dict[str, Any]:
-    """The options of all lines `#RPM`, read as the command reads its own.
+def script_fields(command: Any, path: str, text: str) -> dict[str, Any]:
+    """The fields of a task that all lines `#RPM` name, read as the command reads its options.
 
     Raises:
         BadParameter: naming the line that is wrong.
     """
-    options: dict[str, Any] = {}
-    words: list[str] = []
-    for number, line in directives(path, text):
-        # Alone first, so that a mistake has its line.
-        _parse(command, line, f"{path}, line {number}")
-        words += line
-    options.update(_parse(command, words, path))
-    return options
+    # Alone first, so that a mistake has its line.
+    lines = [
+        (words, _parse(command, words, f"{path}, line {number}"), number)
+        for number, words in directives(path, text)
+    ]
+    try:
+        return described(_parse(command, [word for words, _, _ in lines for word in words], path))
+    except typer.BadParameter as error:
+        problem = error.format_message()
+        line = next((number for _, params, number in lines if _problem(params) == problem), None)
+        where = path if line is None else f"{path}, line {line}"
+        raise typer.BadParameter(f"{where}: {problem}") from None
 
 
 def read_script(path: str) -> str:
@@ -102,10 +107,33 @@ def read_script(path: str) -> str:
 
 
 def _parse(command: Any, words: list[str], where: str) -> dict[str, Any]:
+    """The options of the task among the parameters of a command."""
+    of_task = copy(command)
+    of_task.params = [one for one in command.params if one.name in PARAMETERS | {"words"}]
+    of_task.add_help_option = False
     try:
-        params: dict[str, Any] = command.make_context(command.name, list(words)).params
+        params: dict[str, Any] = of_task.make_context(command.name, list(words)).params
     except USAGE_ERROR as error:
-        raise typer.BadParameter(f"{where}: {error}") from None
+        option = getattr(error, "option_name", "")
+        others = [one for one in command.params if one not in of_task.params]
+        if option in {"--help", *(name for one in others for name in _names(one))}:
+            raise typer.BadParameter(
+                f"{where}: {option} is no option of a task: give it on the command line."
+            ) from None
+        raise typer.BadParameter(f"{where}: {error.format_message()}") from None
     if params.get("words"):
         raise typer.BadParameter(f"{where}: {' '.join(params['words'])!r} is no option.")
     return params
+
+
+def _names(parameter: Any) -> list[str]:
+    return [*parameter.opts, *parameter.secondary_opts]
+
+
+def _problem(params: dict[str, Any]) -> str:
+    """What is wrong with the values of these options; empty where nothing is."""
+    try:
+        described(params)
+    except typer.BadParameter as error:
+        return error.format_message()
+    return ""

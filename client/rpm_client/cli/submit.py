@@ -1,7 +1,6 @@
 """`rpmctl enqueue` and `rpmctl run`."""
 
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -10,8 +9,9 @@ import typer
 from rpm_client.cli.access import client_of
 from rpm_client.cli.outcomes import follow, wait
 from rpm_client.cli.output import Json, complain, say, say_json
-from rpm_client.cli.scripts import IS_COMMAND, read_script, script_command, script_options
-from rpm_client.cli.task_options import NAME_LENGTH, described, task_options
+from rpm_client.cli.scripts import IS_COMMAND, read_script, script_command, script_fields
+from rpm_client.cli.task_options import NAME_LENGTH, described, merged, task_options
+from rpm_client.cli.yaml_text import yaml_value
 
 if TYPE_CHECKING:
     from rpm_client.client import Client
@@ -118,35 +118,35 @@ def _description(
     """The task of the file, the script and the options, in this order."""
     description = of_file(file) if file else {}
     given = described(options)
+    name = ""
     if words and context.meta[IS_COMMAND]:
         given["command"] = words
     elif words:
-        text = read_script(words[0])
-        in_script = described(script_options(context.command, words[0], text))
-        for field in ("environment", "secrets"):
-            if field in in_script and field in given:
-                given[field] = {**in_script[field], **given[field]}
-        given = {"name": Path(words[0]).name, **in_script, **given}
+        text, name = read_script(words[0]), Path(words[0]).name
+        description = merged(description, script_fields(context.command, words[0], text))
         given["command"] = script_command(words[0], text, words[1:])
-    description.update(given)
+    description = merged(description, given)
     if "name" not in description:
-        name = " ".join(description.get("command", ())) or description.get("image", "")
+        name = name or _text(description.get("command")) or _text(description.get("image"))
         description["name"] = " ".join(name.split())[:NAME_LENGTH]
     return description
 
 
+def _text(value: Any) -> str:
+    """A command or an image as text; the server judges whether it is one."""
+    words = value if isinstance(value, list) else [value or ""]
+    return " ".join(map(str, words))
+
+
 def of_file(name: str) -> dict[str, Any]:
     """The task of a file; JSON is YAML, too."""
-    # Reading YAML takes long to import, and few commands need it.
-    yaml = import_module("yaml")
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        found = yaml.safe_load(text)
+        found = yaml_value(text)
     except OSError as error:
         raise typer.BadParameter(f"{name} cannot be read: {error.strerror}.") from None
-    except (yaml.YAMLError, ValueError) as error:
-        problem = " ".join(str(error).split())
-        raise typer.BadParameter(f"{name} is not YAML: {problem}") from None
+    except ValueError as error:
+        raise typer.BadParameter(f"{name} is not YAML of a task: {error}") from None
     if not isinstance(found, dict):
         raise typer.BadParameter(f"{name} holds no task: give its fields, such as name and queue.")
     return found

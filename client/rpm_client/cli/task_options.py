@@ -37,6 +37,7 @@ Text = Optional[str]
 Number = Optional[int]
 Texts = Optional[list[str]]
 Switch = Optional[bool]
+MERGED = ("environment", "secrets")
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 NAME_LENGTH = 200
 
@@ -123,6 +124,10 @@ def _options(
 ) -> None: ...
 
 
+# What a line #RPM may name: the other options of a command are not of the task.
+PARAMETERS = frozenset(signature(_options).parameters)
+
+
 def task_options(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command all of these options; it gets them as `**options`."""
     own = signature(function)
@@ -161,7 +166,18 @@ def described(options: dict[str, Any]) -> dict[str, Any]:
         "array": _array(options["array"]),
         "after": [_dependency(one) for one in options["after"] or []],
     }
-    return {name: value for name, value in fields.items() if value not in (None, [], {})}
+    # Repeatable options that were not given are a tuple or None, as the library has it.
+    return {name: value for name, value in fields.items() if value not in (None, (), [], {})}
+
+
+def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """These fields, and `over` in their place; variables and secrets are merged."""
+    both = {
+        name: {**base[name], **over[name]}
+        for name in MERGED
+        if name in over and isinstance(base.get(name), dict)
+    }
+    return {**base, **over, **both}
 
 
 def seconds(text: Optional[str], option: str) -> Optional[int]:

@@ -9,9 +9,9 @@ import typer
 
 from rpm_client.cli.access import client_of
 from rpm_client.cli.outcomes import wait
-from rpm_client.cli.output import Json, Yes, answer, minute, say, say_json, table
+from rpm_client.cli.output import Json, Yes, answer, confirm, minute, say, say_json, table
 from rpm_client.cli.submit import Waiting, of_file
-from rpm_client.cli.task_options import described, task_options
+from rpm_client.cli.task_options import described, merged, task_options
 from rpm_client.logs import ENDED
 from rpm_client.terminal import plain
 
@@ -49,6 +49,7 @@ def list_tasks(
     is_all: Everybody = False,
     tag: Tag = "",
     name: Name = "",
+    array: Annotated[str, typer.Option(metavar="TASK", help="Elements of this array.")] = "",
     most: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 50,
     columns: Annotated[
         str, typer.Option("--output", "-o", help="Fields of REST, by commas: id,name,exit_code.")
@@ -63,7 +64,9 @@ def list_tasks(
     filters = _filters(
         client,
         owner,
-        is_all=is_all,
+        # An array and its elements have one owner.
+        is_all=is_all or bool(array),
+        array=array,
         state=state,
         queue=queue,
         policy=policy,
@@ -197,9 +200,10 @@ def cancel(
     if not ids:
         filters = _filters(client, owner, is_all=is_all, state=state or LIVE, **wanted)
         found = list(client.tasks(**filters, limit=PAGE))
-        ids = [task["id"] for task in found if task["state"] not in ENDED]
+        live = [task for task in found if task["state"] not in ENDED]
+        ids = [task["id"] for task in live]
         if ids and not is_sure:
-            _ask_before_abort(found)
+            _ask_before_abort(live)
     results = []
     for start in range(0, len(ids), MANY):
         results += client.tasks_do("abort", tasks=ids[start : start + MANY])["results"]
@@ -216,7 +220,7 @@ def cancel(
 def _ask_before_abort(found: list[dict[str, Any]]) -> None:
     states = sorted({task["state"] for task in found})
     counts = [f"{sum(task['state'] == one for task in found)} {one}" for one in states]
-    typer.confirm(f"Abort {len(found)} tasks ({', '.join(counts)})?", abort=True, err=True)
+    confirm(f"Abort {len(found)} tasks ({', '.join(counts)})?")
 
 
 def hold(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
@@ -285,7 +289,7 @@ def edit(
     **options: Any,
 ) -> None:
     """Change a draft: the given fields, and nothing else."""
-    changes = {**(of_file(file) if file else {}), **described(options)}
+    changes = merged(of_file(file) if file else {}, described(options))
     if words:
         changes["command"] = words
     if not changes:
