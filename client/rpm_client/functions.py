@@ -61,6 +61,10 @@ class TaskError(Exception):
         self.traceback_text = traceback_text
 
 
+class ResultMissingError(TaskError):
+    """The function did not come to its end, or its result is not whole."""
+
+
 @dataclass(frozen=True)
 class ResourceSettings:
     """What a task takes, in dynamic profiles, and whether others may preempt it.
@@ -124,7 +128,8 @@ def function_result(call: FunctionCall, log: str) -> Any:
     """What the function returned.
 
     Raises:
-        TaskError: it raised, or the log holds no result with the right mark.
+        TaskError: it raised.
+        ResultMissingError: the log holds no result with the right mark.
     """
     for name, mark, text in reversed(_FRAME.findall(log)):
         try:
@@ -142,7 +147,7 @@ def function_result(call: FunctionCall, log: str) -> Any:
             # The mark says that the caller's own task wrote it, and the caller asked for it.
             return import_module("pickle").loads(data)
         return json.loads(data)
-    raise TaskError("The log of the task holds no result that is whole and its own.")
+    raise ResultMissingError("The log of the task holds no result that is whole and its own.")
 
 
 def _unpacked(data: bytes) -> bytes:

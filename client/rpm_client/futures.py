@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from rpm_client.functions import FunctionCall, TaskError, function_result
+from rpm_client.functions import FunctionCall, ResultMissingError, TaskError, function_result
 from rpm_client.logs import OVER
 
 if TYPE_CHECKING:
@@ -48,26 +48,27 @@ class TaskFuture:
         return str(self._client.task(self.id)["state"])
 
     def done(self) -> bool:
-        """Whether the task has ended, or was rejected."""
+        """Whether the task has ended, or is rejected or a draft again."""
         return self._error is not None or self.state() in OVER
 
     def result(self, timeout_s: float | None = None) -> Any:
         """What the function returned, or 0 of a command; waits until the task has ended.
 
         Raises:
-            TaskError: the function raised, or the task failed, was aborted or was rejected.
+            TaskError: the function raised, or the task failed, was aborted or left its queue.
             TimeoutError: it has not ended in time; the task goes on.
             RefusedError: the server refused the task in a bulk.
         """
         task = self._ended(timeout_s)
         if self._call is not None and task["state"] in {"completed", "failed"}:
-            return function_result(self._call, self._log())
+            log = self._log()
+            try:
+                return function_result(self._call, log)
+            except ResultMissingError as error:
+                raise self._failure(task, str(error), log) from None
         if task["state"] == "completed":
             return 0
-        code = "" if task["exit_code"] is None else f" with exit code {task['exit_code']}"
-        detail = f" {task['state_detail']}" if task["state_detail"] else ""
-        end = self._client.log(self.id)["text"][-TAIL:]
-        raise TaskError(f"Task {self.id} {task['state']}{code}.{detail}", traceback_text=end)
+        raise self._failure(task, "", self._client.log(self.id)["text"])
 
     def logs(self) -> Iterator[str]:
         """What the task writes, until it has ended."""
@@ -84,6 +85,12 @@ class TaskFuture:
         """End the task."""
         self._check()
         self._client.task_do(self.id, "abort")
+
+    def _failure(self, task: dict[str, Any], problem: str, log: str) -> TaskError:
+        """How the task ended, and the end of its log."""
+        code = "" if task["exit_code"] is None else f" with exit code {task['exit_code']}"
+        words = [f"Task {self.id} is {task['state']}{code}.", task["state_detail"], problem]
+        return TaskError(" ".join(filter(None, words)), traceback_text=log[-TAIL:])
 
     def _check(self) -> None:
         if self._error is not None:

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from rpm_client.client import Client
 
 ENDED = frozenset({"completed", "failed", "aborted"})
-# A rejected task runs only after its owner has put it back into its queue.
-OVER = ENDED | {"rejected"}
+# These run only after their owner has put them back into a queue.
+OVER = ENDED | {"draft", "rejected"}
 
 
 class LogReader:

@@ -145,6 +145,33 @@ def test_a_map_is_one_request_and_each_item_has_its_result(
     assert refused[0].done()
 
 
+def test_a_function_without_a_result_and_a_dequeued_task_say_how_they_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task: dict[str, Any] = {
+        "id": "7",
+        "state": "failed",
+        "exit_code": 137,
+        "state_detail": "Out of memory.",
+    }
+    part = {"text": "Loading...\n", "next_offset": 0}
+    monkeypatch.setattr(Client, "task", lambda *_: task)
+    monkeypatch.setattr(Client, "log", lambda *_, **__: part)
+    monkeypatch.setattr(Client, "attempts", lambda *_: [{"exit_code": 137}])
+    call = function_call(len, ("abc",), {}, kind="json", python="python3")
+
+    with Client("http://127.0.0.1:1", token="x") as client:
+        future = TaskFuture(client, "7", call=call)
+        with pytest.raises(TaskError, match=r"failed with exit code 137\. Out of memory\.") as died:
+            future.result()
+        task |= {"state": "draft", "exit_code": None, "state_detail": "dequeued by alice"}
+        with pytest.raises(TaskError, match=r"Task 7 is draft\. dequeued by alice"):
+            future.result()
+        assert (future.done(), wait(client, "7")) == (True, NO_CODE)
+
+    assert died.value.traceback_text == "Loading...\n"
+
+
 def test_a_map_keeps_its_futures_where_a_later_request_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,7 +5,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from rpm_client.cli.output import complain
-from rpm_client.logs import OVER
+from rpm_client.logs import ENDED, OVER
 from rpm_client.terminal import plain
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ def exit_code(client: "Client", task_id: str, state: str) -> int:
 
     An array has no attempt: 1 where one of its elements failed.
     """
+    if state not in ENDED:
+        # The attempts of a task that was rejected or dequeued are earlier ones.
+        return NO_CODE
     if state == "completed":
         return 0
     attempts = client.attempts(task_id)
@@ -31,7 +34,7 @@ def exit_code(client: "Client", task_id: str, state: str) -> int:
 
 
 def wait(client: "Client", task_id: str) -> int:
-    """Say each new state until the task has ended or was rejected; its exit code."""
+    """Say each new state until the task has ended, or leaves its queue; its exit code."""
     pause, state = FIRST_S, ""
     while True:
         task = client.task(task_id)
