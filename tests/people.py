@@ -85,7 +85,7 @@ def charlie(research_group: Group) -> User:
 
 @pytest.fixture
 def root(db: None) -> User:
-    return user_create(username="root", password=None, groups=[ADMINS])
+    return root_make()
 
 
 @pytest.fixture
@@ -95,6 +95,14 @@ def quinn(db: None) -> User:
 
 @pytest.fixture
 def example(root: User, dev_group: Group, research_group: Group) -> Example:
+    return example_make(root, dev_group, research_group)
+
+
+def root_make() -> User:
+    return user_create(username="root", password=None, groups=[ADMINS])
+
+
+def example_make(root: User, dev_group: Group, research_group: Group) -> Example:
     draft_write(document=parse(EXAMPLE), actor=root)
     document_provision(actor=root, note="The worked example.")
     profile = Profile.objects.get(name="4xGPU")
