@@ -1,10 +1,13 @@
 """`rpmctl` for alice, against a real server."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from pytest_django.live_server_helper import LiveServer
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from apps.accounts.models import User
@@ -22,6 +25,13 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("RPM_URL", "RPM_KEY", "RPM_SECRET", "RPM_TOKEN", "RPM_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def commands_made_once() -> Iterator[None]:
+    """As in one run of `rpmctl`; most calls take less time than making all commands again."""
+    with mock.patch("typer.testing._get_command", cache(get_command)):
+        yield
 
 
 @pytest.fixture
