@@ -67,6 +67,24 @@ def test_a_question_leads_to_its_answer(site: Installation, sign_in: SignIn, pag
     expect(page.get_by_role("heading", name="demo-dev and Queue dev-4xgpu")).to_be_visible()
 
 
+def test_a_search_that_fails_leaves_the_page_only_with_enter(
+    site: Installation, sign_in: SignIn, page: Page
+) -> None:
+    sign_in(page, "dev")
+    page.goto(f"{site.address}/queues/")
+    expect(page.locator("html")).to_have_attribute("data-live-state", "live")
+    page.route("**/search/**", lambda route: route.abort(), times=1)
+
+    page.keyboard.press("Control+k")
+    page.keyboard.type("lasting-5")
+    dialog = page.get_by_role("dialog", name="Search")
+    expect(dialog.locator("[data-results]")).to_have_text(re.compile("did not answer"))
+    expect(page).to_have_url(re.compile(r"/queues/$"))
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(re.compile(r"/search/\?q=lasting-5"))
+
+
 def test_the_search_opens_by_a_press_on_a_phone(
     site: Installation, sign_in: SignIn, new_page: NewPage, axe: str
 ) -> None:

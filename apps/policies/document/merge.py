@@ -215,6 +215,7 @@ class _Merger:
     def _follow_names(self, data: Row) -> None:
         """Names that stand in entries of the live document, after renames and removals."""
         gone = {kind: {name.lower() for name in self._removed[kind]} for kind in KINDS}
+        closed = {name.strip().lower() for name in self.remove.queues}
         for profile in data["profiles"]:
             if self._is_live("profiles", profile, "pools"):
                 profile["pools"] = [
@@ -223,8 +224,8 @@ class _Merger:
                     if link["pool"].lower() not in gone["pools"]
                 ]
             if self._is_live("profiles", profile, "queues"):
-                closed = {*self.remove.queues}
-                profile["queues"] = [q for q in profile.get("queues", ()) if q not in closed]
+                queues = profile.get("queues", ())
+                profile["queues"] = [name for name in queues if name.lower() not in closed]
         linked = {
             (str(link.get("pool")).strip().lower(), profile["name"].strip().lower())
             for profile in data["profiles"]
@@ -237,7 +238,7 @@ class _Merger:
                 here = pool["name"].strip().lower()
                 pool["profiles"] = [name for name in names if (here, name.lower()) in linked]
         for index, policy in enumerate(data["policies"]):
-            policy["queues"] = self._queues(index, policy, gone["profiles"])
+            policy["queues"] = self._queues(index, policy, gone["profiles"], closed)
 
     def _is_live(self, kind: str, row: Row, name: str) -> bool:
         return (kind, row["name"].strip().lower(), name) not in self._from_file
@@ -245,7 +246,7 @@ class _Merger:
     def _now(self, kind: str, name: str) -> str:
         return self._renamed.get(kind, {}).get(name.lower(), name)
 
-    def _queues(self, at: int, policy: Row, gone: set[str]) -> list[Row]:
+    def _queues(self, at: int, policy: Row, gone: set[str], closed: set[str]) -> list[Row]:
         """Queues of a policy, joined by their profile."""
         rows: dict[str, Row] = {}
         for queue in policy["queues"]:
@@ -253,11 +254,10 @@ class _Merger:
                 name = self._now("profiles", queue["profile"])
                 rows[name.lower()] = {**queue, "profile": name}
         given = self._join_queues(policy, rows)
-        closed = set(self.remove.queues)
         is_pruned = "queues" in self.prune and not self._is_live("policies", policy, "queues")
         found: list[Row] = []
         for key, queue in rows.items():
-            if queue["name"] in closed or (is_pruned and key not in given):
+            if queue["name"].lower() in closed or (is_pruned and key not in given):
                 self._removed["queues"].append(queue["name"])
                 continue
             if key in given:

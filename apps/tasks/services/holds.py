@@ -87,7 +87,7 @@ def _write(actor: User, row: Task, *, kind: str, code: str) -> None:
     row.ineligible_code, row.changed_at = code, timezone.now()
     row.save(update_fields=["ineligible_code", "changed_at"])
     if row.array_count is not None:
-        # Not those that are on hold alone, or in another queue.
+        # Not those whose hold is another one, or that are in another queue.
         elements = Task.objects.filter(array=row.pk, state=TaskState.QUEUED, queue=row.queue_id)
         elements.filter(ineligible_code=before).update(
             ineligible_code=code, changed_at=row.changed_at

@@ -9,6 +9,7 @@ export default function searchResults(form) {
   let timer = 0;
   let asked = null;
   let goesOn = false;
+  let failed = false;
   for (const button of form.querySelectorAll("[data-without-js]")) button.hidden = true;
 
   const options = () => [...results.querySelectorAll("[role=option]")];
@@ -23,6 +24,13 @@ export default function searchResults(form) {
     option.setAttribute("aria-selected", "true");
     input.setAttribute("aria-activedescendant", option.id);
     option.scrollIntoView({ block: "nearest" });
+  }
+
+  // What is typed elsewhere on the page stays: only Enter leaves it.
+  function say(words) {
+    results.replaceChildren(Object.assign(document.createElement("p"), { textContent: words }));
+    results.firstChild.className = "px-3 py-4 text-ink-2";
+    count.textContent = words;
   }
 
   function show(html) {
@@ -47,13 +55,15 @@ export default function searchResults(form) {
       .catch(() => null);
     if (mine.signal.aborted) return;
     asked = null;
-    // The page of the search says what is wrong, or leads to the sign-in.
-    if (reply === null) form.submit();
-    else show(reply);
+    failed = reply === null;
+    if (!failed) show(reply);
+    // The page of the search says what is wrong, or leads to the log-in.
+    else if (goesOn) form.submit();
+    else say("The search did not answer. Press Enter to open its page.");
   }
 
   input.addEventListener("input", () => {
-    goesOn = false;
+    goesOn = failed = false;
     // The answer to what was typed before is none to this.
     asked?.abort();
     asked = null;
@@ -73,7 +83,8 @@ export default function searchResults(form) {
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (timer || asked) goesOn = true;
+    if (failed) form.submit();
+    else if (timer || asked) goesOn = true;
     else chosen()?.click();
   });
   if (options().length) show(results.innerHTML);

@@ -56,6 +56,7 @@ pytestmark = pytest.mark.django_db
         pytest.param(
             "rules:\n- {kind: task, name: Dev, level: read}\n", "rules[0].kind", 2, id="bad kind"
         ),
+        pytest.param("groups:\n- name: \" \"\n", "groups[0].name", 2, id="no name"),
         pytest.param("queuing_order: [Nobody]\n", "queuing_order[0]", 1, id="no policy"),
         pytest.param(
             "policies:\n  - name: Dev\n    id: 4711\n", "policies[0].id", 3, id="another's id"
@@ -71,7 +72,8 @@ def test_an_error_names_the_place_in_the_file(
 
     assert answer.status_code in {400, 409}, answer.json()
     assert list(answer.json()["fields"]) == [place]
-    assert f"(line {line})" in answer.json()["fields"][place]
+    assert answer.json()["fields"][place].endswith(f" (line {line})")
+    assert ". (line" not in answer.json()["detail"]
     assert f"line {line}" in answer.json()["detail"]
     assert as_data(live_document()) == before
 

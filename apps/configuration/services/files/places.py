@@ -28,7 +28,8 @@ def in_file(source: SourceText, place: Callable[[str], str]) -> Iterator[None]:
     try:
         yield
     except RpmError as error:
-        fields = {place(path): text for path, text in error.fields.items()}
+        # A line follows each, and a sentence of Django has a full stop.
+        fields = {place(path): text.rstrip(".") for path, text in error.fields.items()}
         error.fields = _with_lines(source, fields)
         problems = "; ".join(f"{path} {text}" for path, text in error.fields.items())
         if problems:
