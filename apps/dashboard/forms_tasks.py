@@ -1,7 +1,7 @@
 """The forms of tasks: a new one, and a draft."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
@@ -231,7 +231,7 @@ class TaskForm(PageForm):
             raise forms.ValidationError(f"Cannot be read: {problem}") from problem
 
     def clean_environment(self) -> dict[str, str]:
-        """Lines of NAME=value; a line without `=` is a name with an empty value."""
+        """Lines of NAME=value."""
         return _pairs(self.cleaned_data["environment"])
 
     def clean_secrets(self) -> dict[str, str]:
@@ -379,6 +379,12 @@ def _lines(text: str) -> list[str]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    lines: Iterable[str] = (line for line in text.split("\n") if line.strip())
-    pairs = (line.partition("=") for line in lines)
-    return {name.strip(): value for name, _equals, value in pairs}
+    pairs = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        name, equals, value = line.partition("=")
+        if line.strip() and not (equals and name.strip()):
+            # Not the line itself: it may be part of a secret.
+            raise forms.ValidationError(f"Line {number}: write NAME=value.")
+        pairs[name.strip()] = value
+    pairs.pop("", None)
+    return pairs

@@ -180,12 +180,14 @@ def test_errors_below_more_open_it_and_stand_at_their_field(
         {"name": "a", "abort_script": "x", "abort_timeout_s": "0", "amounts": "gpu=1"},
     )
     late = client.post(FORM, {"name": "a", "secrets": "1=x"})
+    split = client.post(FORM, {"name": "a", "secrets": "KEY=a\n\nsecond"})
 
     assert not plain.is_more_open
     form = wrong.context["form"]
     assert form.is_more_open
     assert set(form.errors) == {"abort_timeout_s", "amounts"}
     assert list(late.context["form"].errors) == ["secrets"]
+    assert split.context["form"].errors["secrets"] == ["Line 3: write NAME=value."]
 
 
 def test_images_of_own_tasks_are_suggested_the_latest_first(

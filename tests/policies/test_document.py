@@ -86,7 +86,7 @@ PROFILE = {"name": "p", "request": 4, "pools": [{"pool": "a"}]}
             {"pools": [{"name": "a", "key": "7"}]}, "pools[0].key", "UUID", id="a key of its own"
         ),
         pytest.param(
-            {"pools": [POOL], "profiles": [{**PROFILE, "pools": [{"pool": "b"}]}]},
+            {"pools": [POOL], "profiles": [{**PROFILE, "pools": [{"pool": "ab"}]}]},
             "profiles[0].pools[0].pool",
             "did you mean 'a'",
             id="a link to nowhere",

@@ -92,7 +92,7 @@ def document_errors_refuse(findings: Iterable[DocumentFinding]) -> None:
     """
     errors = {finding.path: finding.detail for finding in findings if finding.is_error}
     if errors:
-        raise Conflict("The draft has errors. " + " ".join(errors.values()), fields=errors)
+        raise Conflict("The configuration has errors. " + " ".join(errors.values()), fields=errors)
 
 
 def short_keys(request: Amounts, replicas: int, capacity: Amounts) -> list[str]:

@@ -103,6 +103,7 @@ class TaskTimeline:
     waiting: timedelta
     waiting_from: datetime | None
     preemptions: int
+    is_array: bool
     has_ended: bool
     draft_since: datetime | None
     topics: tuple[str, ...]
@@ -201,6 +202,7 @@ def load_task_timeline(user: User, key: str) -> TaskTimeline | None:
         waiting=phase_sum(phases, WAITING),
         waiting_from=counted_from(phases, WAITING) if is_growing else None,
         preemptions=task.preemptions,
+        is_array=task.array_count is not None,
         has_ended=task.state in ENDED_STATES,
         draft_since=history.dequeued_at if phases and task.submitted_at is None else None,
         topics=(f"task.{task.pk}",),

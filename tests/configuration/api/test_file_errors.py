@@ -56,7 +56,7 @@ pytestmark = pytest.mark.django_db
         pytest.param(
             "rules:\n- {kind: task, name: Dev, level: read}\n", "rules[0].kind", 2, id="bad kind"
         ),
-        pytest.param("groups:\n- name: \" \"\n", "groups[0].name", 2, id="no name"),
+        pytest.param('groups:\n- name: " "\n', "groups[0].name", 2, id="no name"),
         pytest.param("queuing_order: [Nobody]\n", "queuing_order[0]", 1, id="no policy"),
         pytest.param(
             "policies:\n  - name: Dev\n    id: 4711\n", "policies[0].id", 3, id="another's id"
@@ -109,6 +109,14 @@ def test_a_service_account_applies_with_the_scope_to_administer(
 
     assert [answer.status_code for answer in answers] == [200, 403]
     assert Revision.objects.latest("number").author == made.account
+
+
+def test_what_the_whole_would_break_is_said_once(admin: APIClient, example: Example) -> None:
+    """Said by the check of the whole configuration, which does not know the file."""
+    answer = send(admin, "apply", "profiles:\n- name: Lone\n").json()
+
+    problem = "profiles[0].pools Profile 'Lone' is linked to no pool: link one (line 2)"
+    assert answer["detail"] == f"The configuration has errors. {problem}."
 
 
 def test_others_get_nothing(api_as: SignIn, example: Example, alice: User, quinn: User) -> None:

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
+from apps.tasks.models import Task
 from tests.allocation.state import make_node
 from tests.people import Example
 
@@ -98,6 +100,9 @@ def test_pages_show_an_array_with_its_elements(
     assert "2 allocated" in shown
     page = client.get(f"/tasks/{array['id']}/").content.decode()
     assert "Array of 5" in page
+    Task.objects.filter(pk=array["id"]).update(state="completed", ended_at=timezone.now())
+    page = client.get(f"/tasks/{array['id']}/").content.decode()
+    assert "Each element of the array has a timeline on its own page." in page
     elements = client.get(f"/tasks/?view=all&array={array['id']}").content.decode()
     assert "Element 2" in elements
     assert "Array sweep" in elements

@@ -31,11 +31,21 @@ def in_file(source: SourceText, place: Callable[[str], str]) -> Iterator[None]:
         # A line follows each, and a sentence of Django has a full stop.
         fields = {place(path): text.rstrip(".") for path, text in error.fields.items()}
         error.fields = _with_lines(source, fields)
-        problems = "; ".join(f"{path} {text}" for path, text in error.fields.items())
-        if problems:
-            is_bad = isinstance(error, BadInput)
-            error.detail = f"{problems}." if is_bad else f"{error.detail.rstrip('.')}. {problems}."
+        error.detail = _detail(error, fields)
         raise
+
+
+def _detail(error: RpmError, fields: Mapping[str, str]) -> str:
+    """Each problem once, with its place: `fields` are those of the error without lines."""
+    problems = {path: f"{path} {text}" for path, text in error.fields.items()}
+    if isinstance(error, BadInput) and problems:
+        return f"{'; '.join(problems.values())}."
+    detail = error.detail.rstrip(".")
+    for path, said in fields.items():
+        if said in detail:
+            detail = detail.replace(said, problems.pop(path), 1)
+    rest = "; ".join(problems.values())
+    return f"{detail}. {rest}." if rest else f"{detail}."
 
 
 def _with_lines(source: SourceText, fields: Mapping[str, str]) -> dict[str, str]:
