@@ -34,13 +34,15 @@ _OPTIONS: Mapping[str, str] = {
     "array": "--array",
     "after": "--after",
 }
+# Where a field needs a file, which the line cannot hold.
+_WITH_FILE = {"abort_callback": "--abort-script FILE"}
 # In place of a hidden value in a request.
 _PLACE = "<value of {name}>"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCommands:
-    """`missing` are fields that the line has no option for; neither holds values of secrets.
+    """`missing` are options that need a file; neither command holds values of secrets.
 
     `rpmctl` takes hidden values from variables of the same names, where it is called.
     """
@@ -59,7 +61,7 @@ class TaskCommands:
         for name, value in values.items():
             words = _words(name, value)
             if words is None and name != "command":
-                missing.append(name)
+                missing.append(_WITH_FILE.get(name, name))
             line += words or []
         rest = ["--", *spec.command] if spec.command else []
         body = msgspec.json.encode(values).decode()

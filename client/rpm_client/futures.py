@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from time import monotonic, sleep
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rpm_client.functions import FunctionCall, ResultMissingError, TaskError, function_result
 from rpm_client.logs import OVER
+from rpm_client.polling import task_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rpm_client.client import Client
 
-FIRST_S = 0.5
-LAST_S = 5.0
 TAIL = 2000
 
 
@@ -99,15 +98,12 @@ class TaskFuture:
     def _ended(self, timeout_s: float | None) -> dict[str, Any]:
         self._check()
         until = None if timeout_s is None else monotonic() + timeout_s
-        pause = FIRST_S
-        while True:
-            task = self._client.task(self.id)
-            if task["state"] in OVER:
-                return task
-            if until is not None and monotonic() + pause > until:
+        task: dict[str, Any] = {}
+        for task, pause in task_states(self._client, self.id):
+            is_late = until is not None and monotonic() + pause > until
+            if is_late and task["state"] not in OVER:
                 raise TimeoutError(f"Task {self.id} is {task['state']} after {timeout_s} s.")
-            sleep(pause)
-            pause = min(pause * 1.5, LAST_S)
+        return task
 
     def _log(self) -> str:
         """All that the first member wrote."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from rpm_client.bounds import MANY, NAME_LENGTH
 from rpm_client.errors import RefusedError, UnreachableError
 from rpm_client.functions import KEY_NAME, FunctionCall, ResourceSettings, function_call
 from rpm_client.futures import TaskFuture
@@ -13,10 +14,8 @@ if TYPE_CHECKING:
 
     from rpm_client.client import Client
 
-# docs/bounds.md: tasks and bytes of a bulk.
-MANY = 1000
+# docs/bounds.md: bytes of a bulk.
 BULK_BYTES = 15_000_000
-NAME_LENGTH = 200
 
 
 class Submission:

@@ -240,7 +240,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, state: TaskState, code: int | None) ->
         end(str(Task.objects.exclude(state=state).values_list("pk", flat=True)[0]))
 
     monkeypatch.setattr("rpm_client.client.sleep", pause)
-    monkeypatch.setattr("rpm_client.cli.outcomes.sleep", pause)
+    monkeypatch.setattr("rpm_client.polling.sleep", pause)
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_a_task_is_shown_as_commands_that_make_the_same_task_without_its_secrets
     shown = page.content.decode().partition('aria-label="As a command"')[2]
     assert "secret-words" not in shown
     assert "hidden-words" not in shown
-    assert commands.missing == ("abort_callback",)
+    assert commands.missing == ("--abort-script FILE",)
     assert commands.variables == ("API_TOKEN", "PASSWORD")
     sent = json.loads(shlex.split(commands.curl)[6])
     assert sent["secrets"] == {"PASSWORD": "<value of PASSWORD>"}

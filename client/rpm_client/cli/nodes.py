@@ -6,6 +6,7 @@ import typer
 
 from rpm_client.cli.access import client_of
 from rpm_client.cli.output import Json, say, say_json, table
+from rpm_client.cli.task_options import pair
 
 if TYPE_CHECKING:
     from rpm_client.client import Client
@@ -221,9 +222,9 @@ def _facts(
     if pool is not None:
         facts["pool"] = client.pool_id(pool)
     if label is not None:
-        facts["labels"] = dict(_pair(one, "--label") for one in label)
+        facts["labels"] = dict(pair(one, "--label") for one in label)
     if cap is not None:
-        facts["capacity_cap"] = dict(_pair(one, "--cap") for one in cap)
+        facts["capacity_cap"] = dict(pair(one, "--cap") for one in cap)
     return facts
 
 
@@ -243,10 +244,3 @@ def _state(node: dict[str, Any]) -> str:
         if is_so
     ]
     return "removed" if node["removed_at"] else ", ".join([*words, str(node["state"])])
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
-    return name, value

@@ -1,11 +1,11 @@
 """Following tasks until they end: states, output and the exit code."""
 
 import sys
-from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from rpm_client.cli.output import complain
-from rpm_client.logs import ENDED, OVER
+from rpm_client.logs import ENDED
+from rpm_client.polling import task_states
 from rpm_client.terminal import plain
 
 if TYPE_CHECKING:
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 # Work that ended without a code of its own: it was aborted, lost or never ran.
 NO_CODE = 125
-FIRST_S = 0.5
-LAST_S = 5.0
 
 
 def exit_code(client: "Client", task_id: str, state: str) -> int:
@@ -35,16 +33,12 @@ def exit_code(client: "Client", task_id: str, state: str) -> int:
 
 def wait(client: "Client", task_id: str) -> int:
     """Say each new state until the task has ended, or leaves its queue; its exit code."""
-    pause, state = FIRST_S, ""
-    while True:
-        task = client.task(task_id)
+    state = ""
+    for task, _ in task_states(client, task_id):
         if task["state"] != state:
-            state, pause = task["state"], FIRST_S
+            state = task["state"]
             _say_state(task)
-        if state in OVER:
-            return exit_code(client, task_id, state)
-        sleep(pause)
-        pause = min(pause * 1.5, LAST_S)
+    return exit_code(client, task_id, state)
 
 
 def follow(client: "Client", task_id: str) -> int:

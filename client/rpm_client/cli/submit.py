@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from rpm_client.bounds import NAME_LENGTH
 from rpm_client.cli.access import client_of
 from rpm_client.cli.outcomes import follow, wait
 from rpm_client.cli.output import Json, complain, say, say_json
 from rpm_client.cli.scripts import IS_COMMAND, read_script, script_command, script_fields
-from rpm_client.cli.task_options import NAME_LENGTH, described, merged, task_options
+from rpm_client.cli.task_options import described, merged, task_options
 from rpm_client.cli.yaml_text import yaml_value
 
 if TYPE_CHECKING:

@@ -39,7 +39,6 @@ Texts = Optional[list[str]]
 Switch = Optional[bool]
 MERGED = ("environment", "secrets")
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-NAME_LENGTH = 200
 
 
 def _options(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from rpm_client.bounds import MANY
 from rpm_client.cli.access import client_of
 from rpm_client.cli.outcomes import wait
 from rpm_client.cli.output import Json, Yes, answer, confirm, minute, say, say_json, table
@@ -33,8 +34,6 @@ LIVE = "draft,queued,allocated,running,stopping,paused,rejected"
 WATCH_S = 2.0
 CLEAR = "\x1b[H\x1b[2J"
 PAGE = 500
-# docs/bounds.md: tasks of a bulk.
-MANY = 1000
 FACTS = ("id", "name", "state", "owner", "queue", "priority", "image", "request", "replicas")
 TIMES = ("created_at", "submitted_at", "ended_at")
 
