@@ -1,7 +1,7 @@
 """`make bench`: every measurement of this machine in one run, each next to what it is judged by.
 
 Names of parts as arguments run only those: engine, passes, enqueue, latency, pages, permissions,
-usage, live; and execution and nodes, which run only when they are named.
+tasks, usage, live; and execution and nodes, which run only when they are named.
 """
 
 import os
@@ -22,6 +22,7 @@ from tests.bench import (
     pages,
     passes,
     permissions,
+    tasks,
     usage,
 )
 
@@ -138,6 +139,41 @@ def page_rows() -> Iterator[Row]:
     )
 
 
+def task_rows() -> Iterator[Row]:
+    """Arrays, long lists, bulk actions, and the command line."""
+    figure = tasks.measure()
+    yield (
+        "array of 10,000 enqueued",
+        f"{figure.array_ms:.0f} ms",
+        f"{figure.array_ms / figure.insert_ms:.1f} times an INSERT of {figure.insert_ms:.1f} ms",
+        "50 ms",
+    )
+    yield (
+        "pass while an array of 10,000 waits",
+        f"{figure.with_ms:.0f} ms",
+        f"{figure.with_ms / figure.without_ms:.2f} of {figure.without_ms:.0f} ms without",
+        "no slower",
+    )
+    yield (
+        f"{figure.aborted:,} tasks aborted in bulk",
+        f"{figure.abort_ms / 1000:.1f} s",
+        "",
+        "5 s",
+    )
+    yield (
+        f"list of {figure.tasks:,} tasks, 50 of them",
+        f"{figure.page_ms:.0f} ms, the next {figure.next_ms:.0f} ms",
+        f"page {figure.html_ms:.0f} ms",
+        "50 ms",
+    )
+    yield (
+        "rpmctl list, CPU",
+        f"{figure.list_cpu_ms:.0f} ms",
+        f"{figure.list_cpu_ms / figure.bare_cpu_ms:.1f} times python -c pass",
+        "250 ms",
+    )
+
+
 def usage_rows() -> Iterator[Row]:
     """Reports of a month, and the booking of attempts."""
     figure = usage.measure()
@@ -202,6 +238,7 @@ PARTS: dict[str, Callable[[], Iterator[Row]]] = {
     "latency": latency_rows,
     "pages": page_rows,
     "permissions": permission_rows,
+    "tasks": task_rows,
     "usage": usage_rows,
     "live": live_rows,
     "execution": execution_rows,
