@@ -19,9 +19,13 @@ from apps.core.bodies import bound_bodies  # noqa: E402
 from apps.dashboard.consumers import LiveConsumer  # noqa: E402
 from apps.dashboard.origins import own_origin  # noqa: E402
 from apps.dashboard.socket_access import with_credentials  # noqa: E402
+from apps.dashboard.stream_socket import stream_socket  # noqa: E402
 
 # Channels routes ASGI applications by Django's addresses, which are typed for views.
-sockets: list[Any] = [path("ws/live/", cast(Any, LiveConsumer.as_asgi()))]
+sockets: list[Any] = [
+    path("ws/live/", cast(Any, LiveConsumer.as_asgi())),
+    path("ws/tasks/<uuid:pk>/stream/", cast(Any, stream_socket)),
+]
 
 live = URLRouter(sockets)
 browsers = own_origin(AuthMiddlewareStack(live))

@@ -171,6 +171,8 @@ SYNC_TICK_S = env.number("RPM_SYNC_TICK_S", 10, low=1, high=60)
 # When leased tasks end on a silent node, and when a node is shown as silent.
 LEASE_S = env.number("RPM_LEASE_S", 900, low=5, high=86_400)
 NODE_SILENT_S = env.number("RPM_NODE_SILENT_S", 30, low=1, high=3600)
+# Commands and terminals in running tasks.
+STREAMS = env.flag("RPM_STREAMS", default=True)
 ALLOW_OWN_ACCOUNT = env.flag("RPM_ALLOW_OWN_ACCOUNT", default=False)
 # A gang returns to its queue when a member has run this long and another has not started.
 GANG_START_S = env.number("RPM_GANG_START_S", 600, low=5, high=86_400)

@@ -53,6 +53,7 @@ NAMES = frozenset(
         "RPM_SMTP_USER",
         "RPM_STATEMENT_TIMEOUT_S",
         "RPM_STATIC_ROOT",
+        "RPM_STREAMS",
         "RPM_SYNC_TICK_S",
         "RPM_TASK_BYTES_PER_PERSON",
         "RPM_TASK_GROUPS_PER_QUEUE",

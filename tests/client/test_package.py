@@ -12,7 +12,7 @@ from apps.core.terminal import plain
 from rpm_client import terminal
 from tests.client.wheels import CLIENT, MODULES, PACKAGES, run, wheel_build, wheel_install
 
-SHIPPED = {"httpx", "rich", "typer", "yaml"}
+SHIPPED = {"httpx", "rich", "typer", "websockets", "yaml"}
 OLDEST = (3, 9)
 
 

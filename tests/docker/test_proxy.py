@@ -29,6 +29,7 @@ def test_sockets_go_to_the_processes_that_speak_them(name: str) -> None:
 
     assert re.search(r"/ws/", content)
     assert "8001" in content
+    assert re.search(r"/ws/tasks/.*?(8002|rpm_streams)", content, re.DOTALL)
     if name == "nginx.conf":
         sockets = content.partition("location /ws/")[2].partition("location / ")[0]
         assert "proxy_set_header Upgrade" in sockets

@@ -141,6 +141,7 @@ ELSEWHERE: dict[str, str] = {
     "log_in_rules_change": "tests/accounts",
     "memberships_sync": "tests/accounts",
     "group_leave": "tests/accounts/test_profile.py",
+    "stream_target": "tests/end_to_end/test_streams.py",
 }
 Call = Callable[[User, Example], dict[str, Any]]
 

@@ -335,13 +335,13 @@ def _socket(compose: Compose, browser: httpx.Client) -> None:
 
 
 def _only_where_it_must(compose: Compose, gateway: str, port: int) -> None:
-    """Web, nodes and worker reach other machines; the other services cannot."""
+    """Web, streams, nodes and worker reach other machines; the other services cannot."""
     ask = f"import socket; socket.create_connection(('{gateway}', {port}), timeout=3)"
     reach = {
         name: compose.run("exec", name, "python", "-c", ask).returncode == 0
-        for name in ("web", "nodes", "worker", "sockets", "beat")
+        for name in ("web", "nodes", "worker", "sockets", "streams", "beat")
     }
-    outgoing = {"web", "nodes", "worker"}
+    outgoing = {"web", "streams", "nodes", "worker"}
     assert reach == {name: name in outgoing for name in reach}, reach
 
 

@@ -79,7 +79,7 @@ def test_files_that_are_named_are_there() -> None:
     assert copied is not None
     units = ROOT / "docker" / "systemd"
     assert all(list(units.glob(pattern)) for pattern in copied[1].split())
-    started = re.findall(r"\brpm-(?:web|sockets|beat|nodes@|worker@|backup\.timer)", TEXT)
+    started = re.findall(r"\brpm-(?:web|sockets|streams|beat|nodes@|worker@|backup\.timer)", TEXT)
     found = {path.name for path in units.iterdir()}
     assert {name if "." in name else f"{name}.service" for name in started} <= found
 

@@ -24,8 +24,8 @@ def test_the_committed_file_is_fine() -> None:
 def test_the_committed_file_has_every_process_and_checks_its_health() -> None:
     services = committed()["services"]
 
-    want = {"proxy", "web", "sockets", "nodes", "worker", "beat", "migrate", "postgres", "redis"}
-    assert set(services) == want
+    want = {"proxy", "web", "sockets", "streams", "nodes", "worker", "beat", "migrate"}
+    assert set(services) == want | {"postgres", "redis"}
     assert {name for name in services if "healthcheck" not in services[name]} == {"migrate"}
 
 
@@ -37,7 +37,7 @@ def test_what_asks_other_machines_leaves_by_a_network_and_nothing_else_does() ->
 
     out = {name for name in ours if leaving & set(services[name]["networks"])}
 
-    assert out == {"web", "nodes", "worker"}
+    assert out == {"web", "streams", "nodes", "worker"}
     # The network for outgoing connections admits no incoming ones.
     assert not leaving & set(services["web"]["networks"]) & set(services["proxy"]["networks"])
     wanted = [{"path": "rpm.env", "required": False}]

@@ -13,6 +13,7 @@ from rpm_client.cli import (
     nodes,
     nouns,
     resources,
+    streams,
     submit,
     tasks,
     usage,
@@ -89,6 +90,8 @@ app.command("list")(tasks.list_tasks)
 app.command("show")(tasks.show)
 app.command("explain")(tasks.explain)
 app.command("logs")(tasks.logs)
+app.command("exec")(streams.run_command)
+app.command("shell")(streams.shell)
 app.command("abort")(tasks.abort)
 app.command("cancel")(tasks.cancel)
 app.command("dequeue")(tasks.dequeue)

@@ -23,9 +23,9 @@ RESTART = """\
 Restart now, in this order; tasks on the nodes continue:
   1. node servers (`serve_nodes`): they put the new helper on each node
   2. workers (`celery ... worker`) and beat
-  3. web (`gunicorn`) and sockets (`uvicorn`)
+  3. web (`gunicorn`), sockets and streams (`uvicorn`)
 With `manage.py up`: end it and start it again. With systemd:
-systemctl restart 'rpm-nodes@*' 'rpm-worker@*' rpm-beat rpm-web rpm-sockets
+systemctl restart 'rpm-nodes@*' 'rpm-worker@*' rpm-beat rpm-web rpm-sockets rpm-streams
 Until then, processes of the version before may run next to the new ones."""
 
 

@@ -1,0 +1,263 @@
+"""`rpmctl exec` and `shell` into running tasks: real server, sshd and podman."""
+
+import asyncio
+import base64
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from channels.db import database_sync_to_async
+from django.db import connections
+from pytest_django import Settings
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from apps.accounts.models import Credential, Scope, User
+from apps.accounts.services.credentials import credential_create, credential_revoke
+from apps.allocation.services import run_pass
+from apps.dashboard import stream_socket
+from apps.dashboard.consumers import BAD_MESSAGE, PERMISSIONS_CHANGED
+from apps.events.models import AuditEntry
+from apps.nodes.models import Installation, Runtime, Transport
+from apps.tasks.models import Attempt, Task
+from rpm.asgi import application
+from rpm_client.streams import ERRORS, INPUT, OUTPUT
+from tests.allocation.state import begin, enqueue, make_node
+from tests.execution.node.test_containers import container
+from tests.execution.nodes import (
+    INSTALLATION,
+    TestedNode,
+    installed_local,
+    installed_ssh,
+    member_of,
+)
+from tests.people import Example
+from tests.services import ports
+from tests.services.podman import PodmanStore
+from tests.services.sshd import SshdNode, kill_helpers
+from tests.services.timeouts import scale_timeout
+
+pytestmark = pytest.mark.django_db(transaction=True)
+WAITS = ("sh", "-c", "echo ready; exec sleep 600")
+WITHIN_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """A task of alice that runs, its node, and a server for it."""
+
+    task: Task
+    node: TestedNode
+    url: str
+
+    def socket(self, user: User, scope: Scope = Scope.ENQUEUE) -> ClientConnection:
+        credential, secret = credential_create(user=user, label="", scope=scope)
+        pair = base64.b64encode(f"{credential.key}:{secret}".encode()).decode()
+        address = f"{self.url.replace('http', 'ws')}/ws/tasks/{self.task.pk}/stream/"
+        return connect(
+            address,
+            additional_headers={"Authorization": f"Basic {pair}"},
+            open_timeout=scale_timeout(WITHIN_S),
+        )
+
+    def command(self, user: User, *words: str) -> tuple[list[str], dict[str, str]]:
+        credential, secret = credential_create(user=user, label="")
+        access = {"RPM_URL": self.url, "RPM_KEY": credential.key, "RPM_SECRET": secret}
+        return [sys.executable, "-m", "rpm_client", *words], {**os.environ, **access}
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The server in a thread of this process."""
+    config = uvicorn.Config(
+        application, port=ports.free_port(), log_level="error", lifespan="off", ws_max_size=65536
+    )
+    server = uvicorn.Server(config)
+
+    async def serve() -> None:
+        await server.serve()
+        # Of the thread that queries the database for it: the database is dropped next.
+        await database_sync_to_async(connections.close_all)()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        ports.wait_until(lambda: server.started, what="the server")
+        yield f"http://127.0.0.1:{config.port}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=scale_timeout(30))
+
+
+@pytest.fixture
+def process(example: Example, alice: User, url: str, tmp_path: Path) -> Iterator[RunningTask]:
+    """Without a container, on this machine."""
+    home = str(tmp_path / "node")
+    node = installed_local(home)
+    make_node(example.bare_metal, name="b1", helper_home=home, allows_process=True)
+    task = _admitted(alice, example)
+    request = node.launch_request(*WAITS, task_id=str(task.pk))
+    yield _launched(task, node, request, url)
+    node.stop(member_of(request), is_kill=True)
+    kill_helpers(home)
+
+
+@pytest.fixture
+def contained(
+    example: Example, alice: User, url: str, ssh_node: SshdNode, podman: PodmanStore
+) -> Iterator[RunningTask]:
+    """In a container, behind sshd."""
+    node = installed_ssh(ssh_node, podman.environment)
+    make_node(
+        example.bare_metal,
+        name="b1",
+        runtime=Runtime.PODMAN,
+        transport=Transport.SSH,
+        address=ssh_node.address,
+        port=ssh_node.port,
+        user=ssh_node.user,
+        key_path=str(ssh_node.key_path),
+        host_key=f"{ssh_node.host_key.kind} {ssh_node.host_key.base64}",
+        helper_home=ssh_node.home,
+    )
+    task = _admitted(alice, example, image="registry/train:1")
+    request = container(node, podman, *WAITS, task_id=str(task.pk))
+    yield _launched(task, node, request, url)
+    node.stop(member_of(request), is_kill=True)
+
+
+def _admitted(alice: User, example: Example, **changes: Any) -> Task:
+    Installation.objects.update(key=INSTALLATION)
+    (task,) = enqueue(alice, example.dev_queue, **changes)
+    run_pass()
+    begin(Attempt.objects.get())
+    task.refresh_from_db()
+    return task
+
+
+def _launched(task: Task, node: TestedNode, request: Any, url: str) -> RunningTask:
+    node.client.launch(request)
+    node.wait_for_log(member_of(request), b"ready")
+    return RunningTask(task, node, url)
+
+
+def test_a_command_and_a_shell_in_a_container(contained: RunningTask, alice: User) -> None:
+    content = os.urandom(1024 * 1024)
+    task_id = str(contained.task.pk)
+
+    words, environment = contained.command(
+        alice, "exec", task_id, "--", "sh", "-c", 'cat; echo "$0" >&2; exit 7', "a $(b)"
+    )
+    done = subprocess.run(
+        words,
+        env=environment,
+        input=content,
+        capture_output=True,
+        check=False,
+        timeout=scale_timeout(WITHIN_S),
+    )
+    assert (done.returncode, done.stderr) == (7, b"a $(b)\n")
+    assert done.stdout == content
+
+    words, environment = contained.command(alice, "shell", task_id)
+    assert _typed(words, environment, b"echo $((20 + 3)); exit 5\n") == (5, True)
+    kinds = AuditEntry.objects.filter(verb="stream.ended").order_by("pk")
+    found = [(entry.details["kind"], entry.actor) for entry in kinds]
+    assert found == [("exec", alice.username), ("shell", alice.username)]
+    first = kinds[0].details
+    assert (first["received_bytes"], first["sent_bytes"]) == (len(content), len(content) + 7)
+    assert "cat" not in json.dumps([entry.details for entry in AuditEntry.objects.all()])
+
+
+def _typed(words: list[str], environment: dict[str, str], keys: bytes) -> tuple[int, bool]:
+    """The exit code of a program in a terminal, and whether it said `23`."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        words, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    late = threading.Timer(scale_timeout(WITHIN_S), process.kill)
+    late.start()
+    os.close(theirs)
+    os.write(ours, keys)
+    said = b""
+    # The end of its last process is an error of the terminal.
+    with suppress(OSError):
+        while content := os.read(ours, 1000):
+            said += content
+    code = process.wait()
+    late.cancel()
+    os.close(ours)
+    return code, b"23\r\n" in said
+
+
+def _say(socket: ClientConnection, **wanted: object) -> dict[str, Any]:
+    socket.send(json.dumps(wanted))
+    answer: dict[str, Any] = json.loads(socket.recv(timeout=scale_timeout(WITHIN_S)))
+    return answer
+
+
+def _code_of_close(socket: ClientConnection) -> int:
+    try:
+        while True:
+            socket.recv(timeout=scale_timeout(WITHIN_S))
+    except ConnectionClosed as closed:
+        return closed.rcvd.code if closed.rcvd else 0
+
+
+def test_only_the_owner_and_managers_have_streams(
+    process: RunningTask, alice: User, bob: User, charlie: User, root: User
+) -> None:
+    found = {}
+    for user in (alice, bob, charlie, root):
+        with process.socket(user) as socket:
+            found[user.username] = _say(socket, kind="exec", command=["true"]).get("code", "open")
+    with process.socket(alice, Scope.READ) as reading:
+        words = json.loads(reading.recv(timeout=scale_timeout(WITHIN_S)))
+        closed = _code_of_close(reading)
+
+    want = {"alice": "open", "bob": "forbidden", "charlie": "not_found", "root": "open"}
+    assert found == want
+    assert (words["code"], closed) == ("forbidden", PERMISSIONS_CHANGED)
+    opened = AuditEntry.objects.filter(verb="stream.opened").values_list("actor", flat=True)
+    assert sorted(opened) == ["alice", "root"]
+
+
+def test_what_is_taken_away_closes_the_stream(process: RunningTask, alice: User) -> None:
+    with process.socket(alice) as socket:
+        assert _say(socket, kind="exec", command=["cat"])["type"] == "open"
+        socket.send(bytes([INPUT]) + b"echo")
+        assert socket.recv(timeout=scale_timeout(WITHIN_S)) == bytes([OUTPUT]) + b"echo"
+
+        credential_revoke(credential=Credential.objects.get(), actor=alice, is_admin=False)
+
+        assert _code_of_close(socket) == PERMISSIONS_CHANGED
+    assert AuditEntry.objects.filter(verb="stream.ended").count() == 1
+
+
+def test_a_stream_that_nobody_asks_for_properly_is_refused(
+    process: RunningTask, alice: User, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with process.socket(alice) as socket:
+        assert _say(socket, kind="root")["code"] == "invalid"
+    settings.STREAMS = False
+    with process.socket(alice) as socket:
+        assert _say(socket, kind="shell")["code"] == "conflict"
+    settings.STREAMS = True
+    with process.socket(alice) as socket:
+        _say(socket, kind="exec", command=["sh", "-c", "echo bad >&2; exec cat"])
+        assert socket.recv(timeout=scale_timeout(WITHIN_S)) == bytes([ERRORS]) + b"bad\n"
+        monkeypatch.setitem(stream_socket._MOST, "task", 1)
+        with process.socket(alice) as second:
+            assert _say(second, kind="exec", command=["true"])["code"] == "throttled"
+        socket.send(bytes([OUTPUT]) + b"echo")
+        assert _code_of_close(socket) == BAD_MESSAGE
