@@ -222,13 +222,7 @@ class Client(Submission):
 
     def log_follow(self, task_id: str, *, rank: int = 0, every_s: float = 1.0) -> Iterator[str]:
         """What a member writes, until its task has ended; another attempt from its beginning."""
-        reader = LogReader(self, task_id, rank=rank)
-        while not reader.is_over:
-            text = reader.read()
-            if text:
-                yield text
-            if reader.is_idle and not reader.is_over:
-                sleep(every_s)
+        return LogReader(self, task_id, rank=rank).parts(every_s)
 
     def logs_follow(
         self, sources: Sequence[tuple[str, int]], *, every_s: float = 1.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpm_client.functions import FunctionCall, ResultMissingError, TaskError, function_result
 from rpm_client.logs import OVER
-from rpm_client.polling import task_states
+from rpm_client.task_states import task_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,6 +41,15 @@ class LogReader:
         self.is_idle = not text and not has_more
         self.is_over = has_ended and self.is_idle
         return text
+
+    def parts(self, every_s: float = 1.0) -> Iterator[str]:
+        """What comes until the end; a second time, what came after the last part."""
+        while not self.is_over:
+            text = self.read()
+            if text:
+                yield text
+            if self.is_idle and not self.is_over:
+                sleep(every_s)
 
     def _part(self, offset: int | None) -> dict[str, Any]:
         return self._client.log(self._task_id, rank=self._rank, offset=offset)

@@ -19,7 +19,7 @@ from apps.tasks.models import Attempt, AttemptLog, Task
 from rpm_client import Client, RefusedError, UnreachableError
 from rpm_client.cli.app import app
 from rpm_client.cli.installation import _use
-from rpm_client.cli.tasks import _expected
+from rpm_client.cli.details import _expected
 from tests.allocation.state import enqueue, make_node
 from tests.client.conftest import ctl
 from tests.people import Example

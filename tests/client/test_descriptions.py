@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 from typer.testing import Result
 
 from rpm_client import Client, UnreachableError
+from rpm_client.cli.output import table
 from rpm_client.cli.profiles import read_profiles
+from rpm_client.cli.tasks import FEW_COLUMNS
 from tests.client.conftest import ctl
 
 ACCESS = {"RPM_URL": "http://127.0.0.1:1", "RPM_TOKEN": "x"}
@@ -131,6 +134,29 @@ def test_the_elements_of_an_array_are_listed_whoever_owns_it(
 
     assert done.exit_code == 0, done.output
     assert asked == [{"array": "7", "state": "failed", "limit": 50}]
+    assert (done.stdout, done.stderr) == ("", "No task matches.\n")
+
+
+def test_a_narrow_terminal_shows_whole_ids(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    task = {
+        "id": str(uuid4()),
+        "name": "a-name-that-is-longer-than-its-column",
+        "state": "queued",
+        "queue": "research-h100",
+        "submitted_at": "2026-11-28T22:23:05.123456Z",
+        "array_counts": {"running": 2, "left": 5},
+    }
+
+    table(FEW_COLUMNS, [task])
+
+    shown = capsys.readouterr().out
+    assert task["id"] in shown
+    assert "…" not in shown
+    assert "05.123" not in shown
 
 
 def test_a_token_of_the_environment_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,8 +239,8 @@ def ends(monkeypatch: pytest.MonkeyPatch, state: TaskState, code: int | None) ->
     def pause(seconds: float) -> None:
         end(str(Task.objects.exclude(state=state).values_list("pk", flat=True)[0]))
 
-    monkeypatch.setattr("rpm_client.client.sleep", pause)
-    monkeypatch.setattr("rpm_client.polling.sleep", pause)
+    monkeypatch.setattr("rpm_client.logs.sleep", pause)
+    monkeypatch.setattr("rpm_client.task_states.sleep", pause)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,11 @@ def test_ctrl_c_asks_whether_the_task_is_aborted(
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rpm_client.client.sleep", interrupt)
+    def log(*_: object, offset: int | None = None, **_named: object) -> dict[str, Any]:
+        return {"text": "" if offset else "line 1\n", "next_offset": 7, "generation": 1}
+
+    monkeypatch.setattr("rpm_client.logs.sleep", interrupt)
+    monkeypatch.setattr(Client, "log", log)
     monkeypatch.setattr("rpm_client.cli.submit.is_terminal", lambda: True)
 
     done = ctl(
@@ -294,6 +298,8 @@ def test_ctrl_c_asks_whether_the_task_is_aborted(
 
     task = next(client.tasks())
     assert "Abort the task?" in done.stderr
+    # Once, although it is followed again until it has stopped.
+    assert done.stdout.count("line 1") == 1
     assert (task["state"], done.exit_code) == (
         ("aborted", outcomes.NO_CODE) if is_aborted else ("queued", 130)
     )

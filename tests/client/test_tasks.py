@@ -52,6 +52,21 @@ def test_a_task_is_shown_in_words(access: dict[str, str], example: Example) -> N
     assert {"state: queued", "priority: -2", "command: true", "tags: night"} <= set(lines)
 
 
+def test_a_task_that_was_rejected_and_an_array_are_explained(
+    access: dict[str, str], example: Example
+) -> None:
+    queue = example.dev_queue.name
+    rejected, array = made(access, queue), made(access, queue, "--array", "0-4", "--env", "A=b c")
+    Task.objects.filter(pk=rejected).update(state=TaskState.REJECTED, state_detail="Too large.")
+
+    why = [ctl(access, "explain", one).stdout for one in (rejected, array)]
+    shown = ctl(access, "show", array).stdout.splitlines()
+
+    assert why[0].startswith("It does not wait: its state is rejected: Too large.\n")
+    assert why[1].startswith("An array: 5 left.\n")
+    assert {"array: 5 elements", "array counts: 5 left", "environment: A='b c'"} <= set(shown)
+
+
 def test_tasks_are_cancelled_after_a_question_with_their_number(
     access: dict[str, str], example: Example, bob: User
 ) -> None:
@@ -68,6 +83,7 @@ def test_tasks_are_cancelled_after_a_question_with_their_number(
     rest = ctl(access, "cancel", "--queue", queue, "--yes")
 
     assert (refused.exit_code, nothing.exit_code) == (1, 2)
+    assert refused.stderr.endswith("Nothing is done.\n")
     assert "Abort 2 tasks (2 queued)?" in asked.output
     assert sum(line.endswith("  aborted") for line in asked.stdout.splitlines()) == 2
     assert (none.stdout, len(rest.stdout.splitlines())) == ("", 1)

@@ -7,6 +7,7 @@ import typer
 
 from rpm_client.cli import (
     configuration,
+    details,
     installation,
     login,
     members,
@@ -87,8 +88,8 @@ app.command("token")(make_token)
 app.command("enqueue", cls=SubmitCommand)(submit.enqueue)
 app.command("run", cls=SubmitCommand)(submit.run)
 app.command("list")(tasks.list_tasks)
-app.command("show")(tasks.show)
-app.command("explain")(tasks.explain)
+app.command("show")(details.show)
+app.command("explain")(details.explain)
 app.command("logs")(tasks.logs)
 app.command("exec")(streams.run_command)
 app.command("shell")(streams.shell)

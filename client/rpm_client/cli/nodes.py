@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Union
 import typer
 
 from rpm_client.cli.access import client_of
-from rpm_client.cli.output import Json, say, say_json, table
+from rpm_client.cli.output import Json, confirm, say, say_json, table
 from rpm_client.cli.task_options import pair
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def add(
         shown = client.node_check(facts)
         fingerprint = shown["fingerprint"]
         say(f"{address} shows {shown['kind']} {fingerprint}")
-        typer.confirm("Is this the machine's own key?", abort=True)
+        confirm("Is this the machine's own key?")
     facts["fingerprint"] = fingerprint
     for finding in client.node_check(facts)["findings"]:
         say(f"{'ok ' if finding['is_fine'] else 'BAD'} {finding['name']:<8} {finding['words']}")
@@ -155,7 +155,7 @@ def rekey(
         fingerprint = keys["shown"]
         say(f"pinned: {keys['pinned'] or '-'}")
         say(f"shown:  {fingerprint} ({keys['kind']})")
-        typer.confirm("Is this the machine's own key?", abort=True)
+        confirm("Is this the machine's own key?")
     values = {"fingerprint": fingerprint, "is_replaced": replace, "reason": reason}
     client.node_do(name, "rekey", **values)
     say(f"{name}: {fingerprint} is pinned, and the machine has answered.")

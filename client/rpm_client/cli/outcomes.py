@@ -4,8 +4,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from rpm_client.cli.output import complain
-from rpm_client.logs import ENDED
-from rpm_client.polling import task_states
+from rpm_client.logs import ENDED, LogReader
+from rpm_client.task_states import task_states
 from rpm_client.terminal import plain
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def wait(client: "Client", task_id: str) -> int:
     return exit_code(client, task_id, state)
 
 
-def follow(client: "Client", task_id: str) -> int:
-    """Print what the task writes until it has ended; its exit code."""
-    for text in client.log_follow(task_id):
+def follow(client: "Client", task_id: str, log: LogReader) -> int:
+    """Print what is left of the log until the task has ended; its exit code."""
+    for text in log.parts():
         sys.stdout.write(plain(text))
         sys.stdout.flush()
     task = client.task(task_id)

@@ -24,13 +24,15 @@ def complain(text: str) -> None:
 
 
 def confirm(question: str) -> None:
-    """Ask whether to go on; without an answer, such as without a terminal, the command ends."""
+    """Ask whether to go on; else the command ends, as without a terminal and an answer."""
     try:
-        typer.confirm(question, abort=True, err=True)
+        if typer.confirm(question, err=True):
+            return
+        complain("Nothing is done.")
     except typer.Abort:
-        if not sys.stdin.isatty():
-            complain("\nNothing is done: give --yes where nobody can answer.")
-        raise
+        hint = "." if sys.stdin.isatty() else ": give --yes where nobody can answer."
+        complain(f"\nNothing is done{hint}")
+    raise typer.Exit(1)
 
 
 def say_json(value: Any) -> None:
@@ -53,16 +55,30 @@ def table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
             say("\t".join(_cell(row.get(column)) for column in columns))
         return
     # Tables take long to import, and only terminals see them.
-    shown = import_module("rich.table").Table(*columns, box=None)
+    shown = import_module("rich.table").Table(box=None)
     text = import_module("rich.text").Text
+    for column in columns:
+        # Other commands take an id, and only a whole one.
+        width = max((len(_cell(row.get(column))) for row in rows), default=0)
+        least = width if column == "id" else None
+        shown.add_column(column, overflow="fold", no_wrap=column == "id", min_width=least)
     for row in rows:
-        shown.add_row(*(text(_cell(row.get(column))) for column in columns))
+        shown.add_row(*(text(_terminal_cell(column, row)) for column in columns))
     import_module("rich.console").Console().print(shown)
 
 
 def minute(at: str) -> str:
     """A time of the server, to the minute."""
     return f"{at[:16].replace('T', ' ')} UTC"
+
+
+def _terminal_cell(column: str, row: dict[str, Any]) -> str:
+    """As short as people need it: times to the minute, of an array its elements by state."""
+    value = row.get(column)
+    if column.endswith("_at") and isinstance(value, str):
+        return value[:16].replace("T", " ")
+    elements = _cell(row.get("array_counts")) if column == "state" else ""
+    return f"{_cell(value)} ({elements})" if elements else _cell(value)
 
 
 def _cell(value: Any) -> str:

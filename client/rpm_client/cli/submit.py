@@ -13,6 +13,7 @@ from rpm_client.cli.output import Json, complain, say, say_json
 from rpm_client.cli.scripts import IS_COMMAND, read_script, script_command, script_fields
 from rpm_client.cli.task_options import described, merged, task_options
 from rpm_client.cli.yaml_text import yaml_value
+from rpm_client.logs import LogReader
 
 if TYPE_CHECKING:
     from rpm_client.client import Client
@@ -90,14 +91,15 @@ def run(
 
 
 def _followed(client: "Client", task_id: str) -> int:
+    log = LogReader(client, task_id)
     try:
-        return follow(client, task_id)
+        return follow(client, task_id, log)
     except KeyboardInterrupt:
         if not is_terminal() or not _is_abort_chosen():
             complain(f"The task goes on: rpmctl logs --follow {task_id}, rpmctl abort {task_id}.")
             return 130
         client.task_do(task_id, "abort")
-        return follow(client, task_id)
+        return follow(client, task_id, log)
 
 
 def is_terminal() -> bool:

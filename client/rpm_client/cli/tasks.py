@@ -2,6 +2,7 @@
 
 import sys
 from itertools import islice
+from shutil import get_terminal_size
 from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -10,7 +11,7 @@ import typer
 from rpm_client.bounds import MANY
 from rpm_client.cli.access import client_of
 from rpm_client.cli.outcomes import wait
-from rpm_client.cli.output import Json, Yes, answer, confirm, minute, say, say_json, table
+from rpm_client.cli.output import Json, Yes, answer, complain, confirm, say, say_json, table
 from rpm_client.cli.submit import Waiting, of_file
 from rpm_client.cli.task_options import described, merged, task_options
 from rpm_client.logs import ENDED
@@ -32,10 +33,11 @@ Name = Annotated[str, typer.Option(help="A part of the name.")]
 COLUMNS = ("id", "name", "state", "queue", "owner", "priority", "submitted_at")
 LIVE = "draft,queued,allocated,running,stopping,paused,rejected"
 WATCH_S = 2.0
+WIDE = 120
 CLEAR = "\x1b[H\x1b[2J"
 PAGE = 500
-FACTS = ("id", "name", "state", "owner", "queue", "priority", "image", "request", "replicas")
-TIMES = ("created_at", "submitted_at", "ended_at")
+# On a terminal of 80 columns.
+FEW_COLUMNS = ("id", "name", "state", "queue", "submitted_at")
 
 
 def list_tasks(
@@ -72,7 +74,8 @@ def list_tasks(
         tag=tag,
         q=name,
     )
-    heads = tuple(columns.split(",")) if columns else COLUMNS
+    is_narrow = sys.stdout.isatty() and get_terminal_size().columns < WIDE
+    heads = tuple(columns.split(",")) if columns else FEW_COLUMNS if is_narrow else COLUMNS
     while True:
         found = list(islice(client.tasks(**filters, limit=min(most, PAGE)), most))
         unknown = [head for head in heads if found and head not in found[0]]
@@ -83,56 +86,14 @@ def list_tasks(
             sys.stdout.write(CLEAR)
         if as_json:
             say_json(found)
-        else:
+        elif found:
             table(heads, found)
+        else:
+            complain("No task matches.")
         if not is_watched:
             return
         sys.stdout.flush()
         sleep(WATCH_S)
-
-
-def show(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
-    """What a task is, how it stands, and why it waits."""
-    client = client_of(context)
-    task = client.task(task_id)
-    if task["state"] == "queued":
-        task["waits"] = client.explain(task_id)
-    if as_json:
-        say_json(task)
-        return
-    lines = {name: task[name] for name in FACTS}
-    lines["command"] = " ".join(task["command"] or ())
-    lines["tags"] = ", ".join(task["tags"])
-    lines.update({name: minute(task[name]) for name in TIMES if task[name]})
-    lines["exit_code"] = task["exit_code"]
-    for name, value in lines.items():
-        if value not in (None, "", {}):
-            say(f"{name.replace('_at', '').replace('_', ' ')}: {_value(value)}")
-    for reason in task.get("waits", {}).get("reasons", [])[:1]:
-        say(f"waits: {reason['sentence']}")
-
-
-def explain(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
-    """Why a task waits, what would help, and what it waited for before."""
-    found = client_of(context).explain(task_id)
-    if as_json:
-        say_json(found)
-        return
-    if not found["reasons"]:
-        state = f"It does not wait: its state is {found['state']}."
-        say(state if found["position"] is None else "No pass has seen it yet.")
-    for number, reason in enumerate(found["reasons"]):
-        say(reason["sentence"] if number == 0 else f"Also: {reason['sentence']}")
-        say(f"  {reason['help']}")
-    if found["position"] is not None:
-        say(f"Position in its queue: {found['position']}")
-        say(f"Expected start: {_expected(found)}")
-    if warning := found.get("idle_warning"):
-        say(f"All its GPUs have been idle since {minute(warning['since'])}.")
-        if warning["stop_at"]:
-            say(f"It is stopped at {minute(warning['stop_at'])} if it stays idle.")
-    for past in found["history"]:
-        say(f"{past['at'][:19].replace('T', ' ')}  {past['code']}: {past['sentence']}")
 
 
 def logs(
@@ -201,8 +162,7 @@ def cancel(
         found = list(client.tasks(**filters, limit=PAGE))
         live = [task for task in found if task["state"] not in ENDED]
         ids = [task["id"] for task in live]
-        if ids and not is_sure:
-            _ask_before_abort(live)
+        _ask_before_abort(live, is_sure=is_sure)
     results = []
     for start in range(0, len(ids), MANY):
         results += client.tasks_do("abort", tasks=ids[start : start + MANY])["results"]
@@ -216,7 +176,11 @@ def cancel(
         raise typer.Exit(1)
 
 
-def _ask_before_abort(found: list[dict[str, Any]]) -> None:
+def _ask_before_abort(found: list[dict[str, Any]], *, is_sure: bool) -> None:
+    if not found:
+        complain("No task matches.")
+    if not found or is_sure:
+        return
     states = sorted({task["state"] for task in found})
     counts = [f"{sum(task['state'] == one for task in found)} {one}" for one in states]
     confirm(f"Abort {len(found)} tasks ({', '.join(counts)})?")
@@ -347,22 +311,3 @@ def _write_lines(source: str, text: str) -> None:
     for line in plain(text).splitlines():
         sys.stdout.write(f"{source}  {line}\n")
     sys.stdout.flush()
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{amount} {key}" for key, amount in value.items())
-    return str(value)
-
-
-def _expected(found: dict[str, Any]) -> str:
-    """The estimated start, and its basis."""
-    expected = found["expected_start"]
-    if expected is None:
-        return str(found["no_estimate"])
-    if expected["basis"] == "now":
-        return "with the next pass, within seconds (an estimate)."
-    when = f"after {minute(expected['earliest'])}, it is unknown how long after"
-    if expected["latest"]:
-        when = f"between {minute(expected['earliest'])} and {minute(expected['latest'])}"
-    return f"probably {when} (an estimate). {expected['sentence']}"
