@@ -45,6 +45,8 @@ CHECK_S: Final = 2.0
 # Sent so often to a quiet client; one that has gone is noticed by it.
 PING_S: Final = 10.0
 FIRST_MESSAGE_S: Final = 30.0
+# A client that takes nothing more is left.
+CLOSE_S: Final = 10.0
 PING: Final = bytes([64])
 # Close codes besides those of the live socket.
 NORMAL, REFUSED, CUT = 1000, 4409, 1011
@@ -89,13 +91,15 @@ async def _serve(scope: dict[str, Any], receive: Receive, send: Send) -> None:
         words = "The credential may only read: a stream needs the scope enqueue."
         raise _refused("forbidden", words, code_of_close=PERMISSIONS_CHANGED)
     task_id: UUID = scope["url_route"]["kwargs"]["pk"]
-    wanted = await _wanted(receive)
-    keys = [("all", 0), ("person", access.user.pk), ("task", task_id)]
     with _Counted() as counted:
         try:
-            counted.add(keys)
+            # One that says nothing counts, too.
+            counted.add([("all", 0), ("person", access.user.pk)])
             target = await database_sync_to_async(stream_target)(
-                actor=access.user, task_id=task_id, wanted=wanted
+                actor=access.user,
+                scope=access.scope,
+                task_id=task_id,
+                wanted=await _wanted(receive),
             )
         except RpmError as error:
             raise _refused(error.code, error.detail) from error
@@ -124,7 +128,8 @@ class _Conversation:
         stream: NodeStream | None = None
         try:
             try:
-                counted.add([("node", self._target.node.pk)])
+                # Who may not have it takes no place of those who may.
+                counted.add([("task", self._target.task.pk), ("node", self._target.node.pk)])
                 stream = await _in_thread(stream_begin, self._target)
             except RpmError as error:
                 raise _refused(error.code, error.detail) from error
@@ -271,9 +276,10 @@ def _cut(detail: str) -> _Closed:
 
 async def _close(send: Send, closed: _Closed) -> None:
     try:
-        if closed.message is not None:
-            await send({"type": "websocket.send", "text": json.dumps(closed.message)})
-        await send({"type": "websocket.close", "code": closed.code})
+        async with asyncio.timeout(CLOSE_S):
+            if closed.message is not None:
+                await send({"type": "websocket.send", "text": json.dumps(closed.message)})
+            await send({"type": "websocket.close", "code": closed.code})
     except (OSError, RuntimeError):
-        # It has gone already.
+        # It has gone already, or takes nothing more.
         return

@@ -3,7 +3,7 @@
 import pytest
 from django.db import transaction
 
-from apps.accounts.models import User
+from apps.accounts.models import Scope, User
 from apps.core.errors import Conflict, NotAllowed, NotFound
 from apps.execution.services.streams import WantedStream, stream_target
 from apps.tasks.models import Task
@@ -46,7 +46,12 @@ def _wanted(role: Role, kind: str, place: str, owner: str) -> str:
 def _answer(person: User, task: Task) -> str:
     try:
         with transaction.atomic():
-            stream_target(actor=person, task_id=task.pk, wanted=WantedStream(kind="shell"))
+            stream_target(
+                actor=person,
+                scope=Scope.ADMINISTER,
+                task_id=task.pk,
+                wanted=WantedStream(kind="shell"),
+            )
             transaction.set_rollback(True)
     except NotFound:
         return "hidden"

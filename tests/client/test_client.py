@@ -18,8 +18,8 @@ from apps.tasks.lifecycle.states import AttemptState, TaskState
 from apps.tasks.models import Attempt, AttemptLog, Task
 from rpm_client import Client, RefusedError, UnreachableError
 from rpm_client.cli.app import app
-from rpm_client.cli.installation import _use
 from rpm_client.cli.details import _expected
+from rpm_client.cli.installation import _use
 from tests.allocation.state import enqueue, make_node
 from tests.client.conftest import ctl
 from tests.people import Example

@@ -142,7 +142,7 @@ def test_a_narrow_terminal_shows_whole_ids(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    task = {
+    task: dict[str, Any] = {
         "id": str(uuid4()),
         "name": "a-name-that-is-longer-than-its-column",
         "state": "queued",

@@ -176,7 +176,7 @@ def test_a_task_goes_from_the_form_into_its_queue_out_of_it_and_to_its_end(
     client = client_for(alice)
     made = client.post(
         reverse("task_enqueue"),
-        {"name": "train", "command": "python -m train 'a b'", "environment": "SEED=7\nQUIET"},
+        {"name": "train", "command": "python -m train 'a b'", "environment": "SEED=7\nQUIET="},
     )
     task = Task.objects.get()
     assert made["Location"] == reverse("task_detail", args=[task.pk])

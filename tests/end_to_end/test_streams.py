@@ -221,12 +221,15 @@ def test_only_the_owner_and_managers_have_streams(
     for user in (alice, bob, charlie, root):
         with process.socket(user) as socket:
             found[user.username] = _say(socket, kind="exec", command=["true"]).get("code", "open")
+    # As in REST: the scope enqueue is for own tasks.
+    with process.socket(root, Scope.ADMINISTER) as socket:
+        administering = _say(socket, kind="exec", command=["true"]).get("code", "open")
     with process.socket(alice, Scope.READ) as reading:
         words = json.loads(reading.recv(timeout=scale_timeout(WITHIN_S)))
         closed = _code_of_close(reading)
 
-    want = {"alice": "open", "bob": "forbidden", "charlie": "not_found", "root": "open"}
-    assert found == want
+    want = {"alice": "open", "bob": "forbidden", "charlie": "not_found", "root": "forbidden"}
+    assert (found, administering) == (want, "open")
     assert (words["code"], closed) == ("forbidden", PERMISSIONS_CHANGED)
     opened = AuditEntry.objects.filter(verb="stream.opened").values_list("actor", flat=True)
     assert sorted(opened) == ["alice", "root"]
@@ -244,11 +247,22 @@ def test_what_is_taken_away_closes_the_stream(process: RunningTask, alice: User)
     assert AuditEntry.objects.filter(verb="stream.ended").count() == 1
 
 
+def test_a_role_that_is_taken_away_closes_the_stream(process: RunningTask, root: User) -> None:
+    with process.socket(root, Scope.ADMINISTER) as socket:
+        assert _say(socket, kind="exec", command=["cat"])["type"] == "open"
+
+        root.groups.clear()
+
+        assert _code_of_close(socket) == PERMISSIONS_CHANGED
+
+
 def test_a_stream_that_nobody_asks_for_properly_is_refused(
     process: RunningTask, alice: User, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with process.socket(alice) as socket:
         assert _say(socket, kind="root")["code"] == "invalid"
+    with process.socket(alice) as socket:
+        assert _say(socket, kind="exec")["code"] == "invalid"
     settings.STREAMS = False
     with process.socket(alice) as socket:
         assert _say(socket, kind="shell")["code"] == "conflict"

@@ -11,6 +11,7 @@ import struct
 import termios
 from typing import Callable, NamedTuple
 
+from apps.execution.node import clocks
 from apps.execution.node.channel import HEADER
 
 # Of the frames to the node, and of those from it.
@@ -71,12 +72,16 @@ class Relay:
             BrokenStream: it sent something else than frames of a stream.
         """
         self._take_frames()
+        look_at = clocks.uptime_s()
         while True:
             ready = self._wait()
             if not self._step(ready):
                 return False
-            if (not ready or not self._outputs) and self._is_over():
-                break
+            # Also while a process that the command left behind goes on writing.
+            if not ready or not self._outputs or clocks.uptime_s() >= look_at:
+                look_at = clocks.uptime_s() + LOOK_MS / 1000
+                if self._is_over():
+                    break
         return self._drain()
 
     def send_end(self, content: bytes) -> None:
@@ -87,7 +92,8 @@ class Relay:
 
     def _wait(self) -> dict[int, int]:
         poll = select.poll()
-        wanted: dict[int, int] = {}
+        # That the other side has left is seen however much is held.
+        wanted: dict[int, int] = {0: 0, 1: 0}
         if len(self._received) + len(self._input) < HELD_BYTES:
             wanted[0] = select.POLLIN
         if self._output:
@@ -103,6 +109,8 @@ class Relay:
 
     def _step(self, ready: dict[int, int]) -> bool:
         """Move what can be moved; False where the other side has left."""
+        if ready.get(1, 0) & ~select.POLLOUT:
+            return False
         try:
             if 1 in ready:
                 self._write_frames()

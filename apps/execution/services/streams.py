@@ -9,8 +9,9 @@ from django.conf import settings
 from django.utils import timezone
 from msgspec import Meta, Struct
 
-from apps.accounts.models import User
-from apps.core.errors import Conflict, RpmError
+from apps.accounts.memberships import with_groups_of_now
+from apps.accounts.models import Scope, User
+from apps.core.errors import BadInput, Conflict, NotAllowed, RpmError
 from apps.events.services import audit_record
 from apps.execution.connections import client_for, installation_key
 from apps.execution.protocol.requests import StreamKind, StreamRequest, TerminalSize
@@ -51,16 +52,27 @@ class StreamTarget:
     started_at: datetime
 
 
-def stream_target(*, actor: User, task_id: UUID, wanted: WantedStream) -> StreamTarget:
+def stream_target(
+    *, actor: User, scope: Scope, task_id: UUID, wanted: WantedStream
+) -> StreamTarget:
     """The member of the running attempt; written into the audit log.
 
+    Args:
+        scope: of the actor's credential; as in REST, tasks of others need `administer`.
+
     Raises:
+        BadInput: there is no command to run.
         NotFound: there is no such task, or the actor may not see it.
-        NotAllowed: the actor neither owns the task nor manages its queue.
+        NotAllowed: the actor neither owns the task nor manages its queue, or the credential is for
+            own tasks.
         Conflict: this member does not run, or the installation has no streams.
     """
+    if wanted.kind == "exec" and not wanted.command:
+        raise BadInput("command is empty.", fields={"command": "is empty"})
     task = visible_task(actor, task_id)
     check_can_manage_task(actor, task)
+    if task.owner_id != actor.pk and not scope.covers(Scope.ADMINISTER):
+        raise NotAllowed("This is a task of another user: it needs the scope administer.")
     if not settings.STREAMS:
         raise Conflict("This installation has no streams: RPM_STREAMS is 0.")
     member = _running_member(task, wanted.rank)
@@ -83,9 +95,11 @@ def stream_target(*, actor: User, task_id: UUID, wanted: WantedStream) -> Stream
 
 def stream_holds(target: StreamTarget) -> bool:
     """Whether the actor may still have it, and the attempt still runs."""
+    # What is remembered of the actor's groups is as old as the stream.
+    actor = with_groups_of_now(target.actor)
     try:
-        task = visible_task(target.actor, target.task.pk)
-        check_can_manage_task(target.actor, task)
+        task = visible_task(actor, target.task.pk)
+        check_can_manage_task(actor, task)
     except RpmError:
         return False
     is_same = task.generation == target.request.generation

@@ -132,4 +132,5 @@ def _raw_terminal() -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(given, termios.TCSADRAIN, before)
+        # What a terminal answered to the task's last words is no input of the next command.
+        termios.tcsetattr(given, termios.TCSAFLUSH, before)

@@ -251,12 +251,14 @@ remove:
     assert sentences(second) == []
 
 
-def test_a_queue_is_removed_however_its_name_is_spelt(admin: APIClient, example: Example) -> None:
+def test_a_queue_is_removed_however_its_name_is_spelt(
+    admin: APIClient, example: Example, alice: User
+) -> None:
     send(admin, "apply", WHOLE)
 
     answer = send(admin, "apply", "remove: {queues: [VISION-small]}")
 
-    assert sentences(answer) == ["queue vision-small removed"]
+    assert "queue vision-small removed" in sentences(answer)
 
 
 def test_pruning_removes_what_the_file_leaves_out(admin: APIClient, example: Example) -> None:

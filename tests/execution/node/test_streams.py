@@ -2,13 +2,25 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from apps.execution.node.stream_relay import END, ERRORS, INPUT, INPUT_END, OUTPUT, RESIZE, SIZE
+from apps.execution.node.channel import HEADER
+from apps.execution.node.stream_relay import (
+    CHUNK_BYTES,
+    END,
+    ERRORS,
+    INPUT,
+    INPUT_END,
+    OUTPUT,
+    RESIZE,
+    SIZE,
+)
 from apps.execution.protocol.requests import LaunchRequest, StreamRequest, encode
 from apps.execution.transport.streams import NodeStream, StreamRefused, begun_check, stream_open
 from tests.execution.node.test_containers import container
@@ -23,6 +35,7 @@ from tests.execution.nodes import (
 from tests.services.podman import PodmanStore
 from tests.services.ports import wait_until
 from tests.services.sshd import SshdNode, helpers_of, kill_helpers
+from tests.services.timeouts import scale_timeout
 
 WAITS = ("sh", "-c", "echo ready; exec sleep 600")
 
@@ -131,6 +144,25 @@ def test_a_terminal_has_the_size_and_the_keys_of_its_user(running: Running) -> N
 def _until_size_is(words: str) -> bytes:
     """A container gets a new size a little later."""
     return b'until [ "$(stty size)" = "%s" ]; do sleep 0.1; done; ' % words.encode()
+
+
+def test_a_client_that_leaves_is_noticed_although_nothing_more_is_taken() -> None:
+    code = (
+        "import os\n"
+        "from apps.execution.node.stream_relay import OUTPUT, Ends, Relay\n"
+        "_, given = os.pipe()\n"
+        "output, _ = os.pipe()\n"
+        "os._exit(Relay(1, b'', Ends(given, {output: OUTPUT}, False), lambda: False).run())\n"
+    )
+    frame = HEADER.pack(1, INPUT, CHUNK_BYTES) + bytes(CHUNK_BYTES)
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as relay:
+        assert relay.stdin is not None
+        # More than the relay and the pipe of the command hold, less than with its own pipe.
+        relay.stdin.write(frame * 11)
+        relay.stdin.close()
+
+        assert relay.wait(timeout=scale_timeout(30)) == 0
 
 
 @both
