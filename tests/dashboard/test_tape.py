@@ -58,15 +58,25 @@ def hold(attempt: Attempt, node: Node, *indices: int, milli: int = 1000) -> None
 
 @pytest.fixture
 def ran(
-    example: Example, node: Node, alice: User, charlie: User, submit: Submit, run_in: RunIn
+    example: Example,
+    node: Node,
+    alice: User,
+    charlie: User,
+    submit: Submit,
+    run_in: RunIn,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> list[Attempt]:
-    """Dev has held GPU 0 to 3 for 12 hours, Research GPU 4, 5 and 7 for six."""
+    """Dev has held GPU 0 to 3 for 12 hours, Research GPU 4, 5 and 7 for six.
+
+    The clock stands: places are exact however long the test takes.
+    """
     now = timezone.now()
     theirs = submit(charlie, "theirs", queue=example.research_queue.name)
     ours = run_in(submit(alice, "ours"), example.h100, since=now - timedelta(hours=12))
     others = run_in(theirs, example.h100, since=now - timedelta(hours=6))
     hold(ours, node, 0, 1, 2, 3)
     hold(others, node, 4, 5, 7)
+    monkeypatch.setattr(timezone, "now", lambda: now)
     return [ours, others]
 
 
