@@ -161,9 +161,10 @@ def test_what_changes_during_the_question_is_not_overwritten(
 ) -> None:
     file.write_text(f"remove:\n  queues: [{example.dev_queue.name}]\n")
 
-    def confirm(*_: object, **__: object) -> None:
+    def confirm(*_: object, **__: object) -> bool:
         with connected(administration) as client:
             client.configuration_apply(WEIGHT.encode(), note="of another user")
+        return True
 
     monkeypatch.setattr("typer.confirm", confirm)
 
