@@ -134,6 +134,8 @@ def contained(
     request = container(node, podman, *WAITS, task_id=str(task.pk))
     yield _launched(task, node, request, url)
     node.stop(member_of(request), is_kill=True)
+    # No node server removes it, and other tests share the store.
+    podman.run("rm", "--all", "--force", "--time=0")
 
 
 def _admitted(alice: User, example: Example, **changes: Any) -> Task:

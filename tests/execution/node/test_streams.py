@@ -64,6 +64,8 @@ def running(
     node.wait_for_log(member_of(launch), b"ready")
     yield node, launch, home
     node.stop(member_of(launch), is_kill=True)
+    if request.param == PODMAN:
+        request.getfixturevalue("podman").run("rm", "--all", "--force", "--time=0")
     kill_helpers(home)
 
 
