@@ -381,10 +381,11 @@ def _lines(text: str) -> list[str]:
 def _pairs(text: str) -> dict[str, str]:
     pairs = {}
     for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
         name, equals, value = line.partition("=")
-        if line.strip() and not (equals and name.strip()):
+        if not equals or not name.strip():
             # Not the line itself: it may be part of a secret.
             raise forms.ValidationError(f"Line {number}: write NAME=value.")
         pairs[name.strip()] = value
-    pairs.pop("", None)
     return pairs

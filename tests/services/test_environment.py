@@ -144,8 +144,10 @@ def test_a_port_that_another_process_has_is_not_this_servers() -> None:
 
     command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
-        ports.wait_until(partial(ports.listens, server, port), what="the server")
-        server.kill()
+        try:
+            ports.wait_until(partial(ports.listens, server, port), what="the server")
+        finally:
+            server.kill()
 
     assert not ports.listens(server, port)
 
