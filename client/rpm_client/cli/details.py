@@ -60,7 +60,7 @@ def explain(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -
     if as_json:
         say_json(found)
         return
-    if not found["reasons"] and _say_standing(client.task(task_id), found):
+    if not found["reasons"] and _say_without_reasons(client.task(task_id), found):
         return
     for number, reason in enumerate(found["reasons"]):
         say(reason["sentence"] if number == 0 else f"Also: {reason['sentence']}")
@@ -76,7 +76,7 @@ def explain(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -
         say(f"{past['at'][:19].replace('T', ' ')}  {past['code']}: {past['sentence']}")
 
 
-def _say_standing(task: dict[str, Any], found: dict[str, Any]) -> bool:
+def _say_without_reasons(task: dict[str, Any], found: dict[str, Any]) -> bool:
     """Say how a task stands that no reason keeps; True where that is all."""
     if task["array_counts"]:
         say(f"An array: {_value(task['array_counts'])}.")
