@@ -32,7 +32,7 @@ from apps.allocation.models import PassRecord, PassState
 from apps.allocation.scenarios.storage import snapshot_pack
 from apps.core.crash_points import crash_point
 from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
-from apps.nodes.models import Installation
+from apps.nodes.selectors import is_suspended
 from apps.tasks.services.arrays import arrays_advance
 from apps.tasks.services.dependencies import dependencies_settle
 
@@ -94,7 +94,7 @@ def _run_pass(*, waits: bool) -> PassOutcome:
     with _collecting_later(), transaction.atomic():
         if not _lock(waits=waits):
             return PassOutcome(ran=False)
-        if Installation.objects.filter(id=1, restored_at__isnull=False).exists():
+        if is_suspended():
             log.warning("pass.held", reason=RESTORED)
             return PassOutcome(ran=False, suspended=RESTORED)
         now = timezone.now()

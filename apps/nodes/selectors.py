@@ -36,6 +36,11 @@ def nodes_visible_to(user: Person) -> QuerySet[Node]:
     return live if is_admin(user) else live.none()
 
 
+def is_suspended() -> bool:
+    """Whether scheduling is suspended until an administrator confirms a restored database."""
+    return Installation.objects.filter(id=1, restored_at__isnull=False).exists()
+
+
 def devices_not_replaced() -> QuerySet[Device]:
     """All but those whose place another one has taken: these stay for their history alone."""
     return Device.objects.filter(index__lt=RETIRED_INDEX)

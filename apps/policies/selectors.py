@@ -129,6 +129,18 @@ def policy_families(policies: Iterable[int]) -> dict[int, list[int]]:
     return families
 
 
+def is_policy_paused(policy_id: int) -> bool:
+    """Whether the policy or one above it is paused, as a pass decides it; one query."""
+    rows = Policy.objects.values_list("pk", "parent_id", "paused_at")
+    known = {pk: (parent, paused) for pk, parent, paused in rows}
+    above: int | None = policy_id
+    while above is not None:
+        above, paused = known[above]
+        if paused is not None:
+            return True
+    return False
+
+
 def policy_applies_to(policy: Policy, user: Person) -> bool:
     """Whether the policy applies to the user: in its group, and a member where it is restricted."""
     if policy.group_id not in group_ids(user):

@@ -57,6 +57,13 @@ def node_of(task: Task) -> int | None:
     return latest(task).members.get().node_id
 
 
+def pause_above(name: str) -> None:
+    """Put a paused policy above this one."""
+    policy = Policy.objects.get(name=name)
+    above = Policy.objects.create(name="Above", group=policy.group, paused_at=timezone.now())
+    Policy.objects.filter(pk=policy.pk).update(parent=above)
+
+
 def test_a_task_is_moved_to_its_new_placements_and_the_large_one_starts_where_it_was(
     torn: list[Task], example: Example, alice: User
 ) -> None:
@@ -154,6 +161,7 @@ def test_a_moved_task_that_is_aborted_goes_nowhere(
         ),
         pytest.param(lambda: Queue.objects.update(paused_at=timezone.now()), id="its queue paused"),
         pytest.param(lambda: LiveState.objects.update(is_enabled=False), id="all is off"),
+        pytest.param(lambda: pause_above("Dev"), id="a policy above its own is paused"),
     ],
 )
 def test_a_moved_task_whose_placements_are_no_good_any_more_waits_like_any_other(

@@ -14,6 +14,7 @@ from django.db.models import Q, QuerySet
 
 from apps.nodes.models import Device, DeviceState, Node, NodeState
 from apps.policies.models import LiveState, Pool, Queue
+from apps.policies.selectors import is_policy_paused
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState, TaskState
 from apps.tasks.lifecycle.transitions import ADMIT
 from apps.tasks.lifecycle.writers import TaskSubject, task_transition
@@ -123,18 +124,19 @@ def _usable_devices(pool_id: int, placement: list[Any]) -> DeviceIds | None:
 
 
 def _can_continue(old: Attempt) -> bool:
-    """Whether scheduling is on, and the task's pool, queue and policy are not paused or removed."""
+    """Whether scheduling is on, and neither its pool nor its queue is paused or removed.
+
+    Nor is its policy paused, or one above it. A spent budget stops no move: it is no new start.
+    """
     return (
         LiveState.objects.filter(is_enabled=True).exists()
         and Pool.objects.filter(
             pk=old.pool_id, paused_at__isnull=True, removed_at__isnull=True
         ).exists()
         and Queue.objects.filter(
-            pk=old.queue_id,
-            paused_at__isnull=True,
-            removed_at__isnull=True,
-            policy__paused_at__isnull=True,
+            pk=old.queue_id, paused_at__isnull=True, removed_at__isnull=True
         ).exists()
+        and not is_policy_paused(old.policy_id)
     )
 
 

@@ -12,7 +12,7 @@ from apps.allocation.explanation.start_estimates import (
     expected_start_of_new,
     kept_starts,
 )
-from apps.allocation.explanation.suspension import SUSPENDED, is_suspended
+from apps.allocation.explanation.suspension import SUSPENDED
 from apps.allocation.explanation.task_explanations import (
     PastReason,
     TaskExplanation,
@@ -32,7 +32,6 @@ __all__ = [
     "expected_start",
     "expected_start_of_new",
     "explain_task",
-    "is_suspended",
     "kept_starts",
     "past_reasons",
     "queue_of",

@@ -13,7 +13,6 @@ from django.utils import timezone
 from apps.accounts.models import Tenant
 from apps.allocation.engine.model.reasons import INELIGIBLE_CODES, ReasonCode
 from apps.allocation.engine.model.snapshot import Id, QueuedGroup, QueuedTask, Snapshot
-from apps.allocation.explanation.suspension import is_suspended
 from apps.allocation.forecast import Basis, Estimate, NoEstimate, NoEstimateReason
 from apps.allocation.forecast import expected_start as estimate
 from apps.allocation.forecast.estimates import FUTURES
@@ -23,6 +22,7 @@ from apps.allocation.forecast.run_times import SECOND
 from apps.allocation.loader.queued_counts import load_with_queued_counts
 from apps.allocation.loader.texts import microseconds
 from apps.allocation.simulation.simulated_state import GroupKey
+from apps.nodes.selectors import is_suspended
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 

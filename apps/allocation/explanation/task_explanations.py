@@ -15,7 +15,8 @@ from apps.allocation.explanation.reason_payloads import (
     reason_payload,
     reason_payloads,
 )
-from apps.allocation.explanation.suspension import SUSPENDED, is_suspended
+from apps.allocation.explanation.suspension import SUSPENDED
+from apps.nodes.selectors import is_suspended
 from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, TaskState
 from apps.tasks.models import Attempt, ReasonChange, Task
 from apps.tasks.selectors.queue_order import QueueExplanation, queue_explanation

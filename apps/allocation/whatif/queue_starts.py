@@ -16,13 +16,13 @@ from apps.allocation.explanation import (
     ReaderNames,
     ReasonPayload,
     expected_start_of_new,
-    is_suspended,
     reason_payload,
 )
 from apps.allocation.loader.queued_counts import load_with_queued_counts
 from apps.allocation.loader.texts import microseconds
 from apps.allocation.whatif.start_counts import MOST_TASKS, Trial, new_group, reason_at
 from apps.core.errors import RpmError
+from apps.nodes.selectors import is_suspended
 from apps.policies.models import Queue
 from apps.tasks.acceptance import NO_MOUNTS, accept
 from apps.tasks.selectors.facts import cached_queue_facts

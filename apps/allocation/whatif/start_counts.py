@@ -16,13 +16,13 @@ from apps.allocation.explanation import (
     SUSPENDED,
     ReaderNames,
     ReasonPayload,
-    is_suspended,
     reason_payload,
 )
 from apps.allocation.explanation.sentences import amount_words
 from apps.allocation.loader import load
 from apps.allocation.loader.configuration import amounts
 from apps.allocation.loader.texts import microseconds
+from apps.nodes.selectors import is_suspended
 from apps.policies.models import Queue
 from apps.policies.selectors import may_exceed_limit
 from apps.tasks.shapes import TaskShape

@@ -16,7 +16,6 @@ from apps.allocation.explanation import (
     SUSPENDED,
     ReaderNames,
     ReasonPayload,
-    is_suspended,
     reason_payloads,
     reasons_now,
 )
@@ -24,6 +23,7 @@ from apps.allocation.loader import LoadedSnapshot, load
 from apps.allocation.loader.configuration import amounts
 from apps.allocation.loader.texts import microseconds
 from apps.core.errors import Conflict
+from apps.nodes.selectors import is_suspended
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
 from apps.tasks.selectors.queue_order import (

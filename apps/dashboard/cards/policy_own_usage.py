@@ -6,12 +6,13 @@ from django.db.models import Q
 
 from apps.access.selectors import policies_visible_to
 from apps.accounts.models import User
-from apps.allocation.explanation import ReaderNames, is_suspended
+from apps.allocation.explanation import ReaderNames
 from apps.core.units import quantities_milli
 from apps.dashboard.cards.bars import UsageBar
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.cards.words import ordinal
 from apps.dashboard.live import Sharing, card, key_id, topics_of
+from apps.nodes.selectors import is_suspended
 from apps.policies.selectors import policy_family
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task

@@ -17,11 +17,11 @@ from apps.allocation.explanation import (
     ExpectedStart,
     ReaderNames,
     expected_start,
-    is_suspended,
     kept_starts,
 )
 from apps.dashboard.cards.reasons import ReasonView, explain, stored_reasons
 from apps.dashboard.live import Sharing, card, key_id, topics_of
+from apps.nodes.selectors import is_suspended
 from apps.policies.models import Policy, Queue
 from apps.tasks.models import Task
 from apps.tasks.selectors.queue_order import tasks_in_order

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from guardian.shortcuts import assign_perm
 
 from apps.accounts.models import User
 from apps.configuration.services.queues import profile_disconnect
@@ -21,8 +22,9 @@ from apps.tasks.models import (
     IdleWarning,
     Member,
     Task,
+    TaskUserPermission,
 )
-from apps.tasks.services.attempts.ends import ask_to_stop
+from apps.tasks.services.attempts.ends import ask_to_stop, attempt_stop
 from apps.tasks.services.idle_rules import idle_rules_apply, task_set_idle_exemption
 from apps.tasks.services.retention import ended_tasks_remove
 from apps.tasks.services.stop import task_dequeue
@@ -233,6 +235,23 @@ def test_an_exemption_ends_when_the_task_leaves_the_queue(
 
     profile_disconnect(actor=root, queue=queue)
     assert not IdleExemption.objects.exists()
+
+
+def test_a_task_whose_queue_closed_while_it_ran_keeps_no_rule_and_no_exemption(
+    idle: IdleTask, queue: Queue, root: User, bob: User
+) -> None:
+    task_set_idle_exemption(actor=root, task=idle.task, is_exempt=True)
+    assign_perm("view_task", bob, idle.task)
+    profile_disconnect(actor=root, queue=queue)
+    assert IdleExemption.objects.exists()
+    attempt = latest(idle.task)
+    attempt_stop(attempt_id=attempt.pk, target=TaskState.QUEUED, detail="Its node leaves.")
+
+    end(attempt)
+
+    assert idle.state == TaskState.DRAFT
+    assert not IdleExemption.objects.exists()
+    assert not TaskUserPermission.objects.exists()
 
 
 def test_a_run_that_is_cut_off_is_done_again_as_a_whole(

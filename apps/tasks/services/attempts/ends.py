@@ -19,7 +19,12 @@ from apps.tasks.lifecycle.states import (
     TaskState,
 )
 from apps.tasks.lifecycle.transitions import ASK_TO_STOP, DEQUEUE, FINISH, LOSE, REQUEUE, STOP
-from apps.tasks.lifecycle.writers import TaskSubject, attempt_transition, task_transition
+from apps.tasks.lifecycle.writers import (
+    TaskSubject,
+    attempt_transition,
+    task_transition,
+    tasks_lock_and_transition,
+)
 from apps.tasks.models import Attempt, HeldDevice, Member, Task
 from apps.tasks.services.attempts.next_state import MemberResult, NextState, next_state
 from apps.tasks.services.attempts.records import attempt_lock
@@ -179,9 +184,9 @@ def _wait_again(attempt: Attempt, queue: Queue, *, hold: str) -> None:
             Task.objects.filter(pk=attempt.task_id).update(ineligible_code=hold)
         task_regroup(attempt.task_id, policy_id=queue.policy_id)
         return
-    task_transition(
+    tasks_lock_and_transition(
         DEQUEUE,
-        [TaskSubject.of(attempt)],
-        generation=attempt.generation,
-        columns={"state_detail": f"Queue {queue.name} was closed while the task ran."},
+        [attempt.task_id],
+        columns={"state_detail": shorten(f"Queue {queue.name} was closed while the task ran.")},
+        data=TaskSubject.of(attempt).data,
     )
