@@ -49,6 +49,7 @@ _SETTLED = f"{_AFTER}::test_a_pass_rejects_a_bounded_number_of_tasks"
 _ARRAYS = "apps.tasks.services.arrays"
 _STEPS = "tasks/services/test_array_steps.py"
 _STORED = f"{_STEPS}::test_a_step_stores_a_bounded_number_of_elements"
+_OF_OWNER = f"{_STEPS}::test_the_waiting_elements_of_a_user_are_bounded"
 _IN_TIME = f"{_STEPS}::test_a_step_without_time_left_leaves_the_rest_to_the_next"
 _QUEUE = "apps.tasks.services.enqueue.queue_bounds"
 _MANY_ARRAYS = f"{_STEPS}::test_the_arrays_of_a_user_that_have_not_ended_are_bounded"
@@ -196,6 +197,7 @@ BOUNDS = (
     Bound("request", "replicas of a task", "apps.tasks.task_spec:REPLICAS", _DESCRIBED),
     Bound("request", "elements of an array", "apps.tasks.task_spec:ARRAY", _DESCRIBED),
     Bound("person", "arrays that have not ended", f"{_QUEUE}:MOST_ARRAYS", _MANY_ARRAYS),
+    Bound("person", "stored elements that wait", f"{_ARRAYS}:MOST_OF_OWNER", _OF_OWNER),
     Bound("array", "stored elements that wait", f"{_ARRAYS}:WAITING", _WAITING),
     Bound("pass", "elements that it stores", f"{_ARRAYS}:STORED_AT_ONCE", _STORED),
     Bound("pass", "seconds that storing elements takes", f"{_ARRAYS}:STEP_S", _IN_TIME),

@@ -124,6 +124,7 @@ class Client(Submission):
         *,
         note: str = "",
         revision: int | None = None,
+        version: str = "",
         prune: Sequence[str] = (),
         is_dry_run: bool = False,
     ) -> dict[str, Any]:
@@ -131,9 +132,12 @@ class Client(Submission):
 
         Args:
             revision: the last one that you know; a later one is refused.
+            version: that of `configuration_diff`; refused where something changed since.
             prune: kinds of which everything is removed that the file does not name.
         """
         wanted = {"note": note, "revision": revision, "prune": ",".join(prune)}
+        if version:
+            wanted["version"] = version
         return self._file("apply", file, {**wanted, "dry_run": str(is_dry_run).lower()})
 
     def token(self, scope: str = "") -> dict[str, Any]:

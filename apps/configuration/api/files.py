@@ -43,6 +43,7 @@ class ConfigurationDiffSerializer(AppliedSerializer):
 @dataclass(frozen=True, slots=True)
 class _Diff:
     revision: int
+    version: str
     is_changed: bool
     changes: Any
     preview: Any
@@ -74,7 +75,9 @@ class DiffView(_FileView):
         applied, preview = configuration_diff(
             actor=person(request), source=_source(request), prune=_prune(request)
         )
-        found = _Diff(applied.revision, applied.is_changed, applied.changes, preview)
+        found = _Diff(
+            applied.revision, applied.version, applied.is_changed, applied.changes, preview
+        )
         return Response(ConfigurationDiffSerializer(found).data)
 
 
@@ -86,6 +89,9 @@ class ApplyView(_FileView):
             OpenApiParameter("note", str, description="Of the revision."),
             OpenApiParameter(
                 "revision", int, description="The last one that you know; a later one gives 412."
+            ),
+            OpenApiParameter(
+                "version", str, description="That of a diff; 412 where something changed since."
             ),
             PRUNE,
         ],
@@ -101,6 +107,7 @@ class ApplyView(_FileView):
             source=_source(request),
             note=_note(request),
             revision=whole_parameter(request, "revision", lowest=0, highest=2**62),
+            version=request.query_params.get("version", ""),
             prune=_prune(request),
             is_dry_run=_is_dry_run(request),
         )

@@ -55,6 +55,9 @@ class AppliedSerializer(serializers.Serializer[Any]):
     """What a configuration file changes; `revision` is the last one."""
 
     revision = serializers.IntegerField()
+    version = serializers.CharField(
+        help_text="A digest of everything that files can change: objects, groups, access rules."
+    )
     is_changed = serializers.BooleanField()
     changes = ChangeSerializer(many=True)
 

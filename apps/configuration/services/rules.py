@@ -22,7 +22,7 @@ from apps.accounts.models import User
 from apps.accounts.selectors import is_admin
 from apps.accounts.services.groups import permissions_change_notify
 from apps.configuration.services.exceeders import policy_set_exceeders
-from apps.configuration.services.rows import live_lock
+from apps.configuration.services.rows import live_lock, live_wait
 from apps.core.errors import BadInput, NotAllowed, NotFound, Stale
 from apps.events.services import event_record
 from apps.nodes.models import Volume
@@ -157,6 +157,9 @@ def _lock_target(actor: User, target: Target, level: Level) -> Target:
     if level not in LEVEL_ORDER:
         # Changes of the limits of waiting tasks lock the live side, which comes first.
         live_lock()
+    elif target.kind is not RuleKind.TASK:
+        # A configuration file that is being applied has read the rules.
+        live_wait()
     rows: Any = resource.model._default_manager.select_for_update(no_key=True, of=("self",))
     if target.object_id:
         rows = rows.filter(resource.live, pk=target.object_id).values_list("pk")

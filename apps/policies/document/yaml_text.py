@@ -8,6 +8,8 @@ from apps.core.errors import BadInput
 
 # A document is five levels deep.
 DEPTH = 20
+# Values, keys among them: each takes some hundred bytes of memory, however short it is.
+VALUES = 200_000
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
 
@@ -48,10 +50,13 @@ class _Loader(yaml.CSafeLoader):
 
 def _check_events(text: str) -> None:
     """Refuse unsafe YAML before anything is built from it."""
-    depth = 0
+    depth = count = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
+        count += isinstance(event, yaml.NodeEvent)
+        if count > VALUES:
+            raise _refusal(event, f"the text holds more than {VALUES} values", "is too much")
         if depth > DEPTH:
             problem = f"nested more than {DEPTH} levels deep"
             raise _refusal(event, problem, f"is {problem}")

@@ -56,6 +56,7 @@ HOLDS = (Ineligibility.ON_HOLD, Ineligibility.ADMIN_HOLD)
 # Tasks that hold hardware.
 ADMITTED_STATES = (TaskState.ALLOCATED, TaskState.RUNNING, TaskState.STOPPING)
 ENDED_STATES = (TaskState.COMPLETED, TaskState.FAILED, TaskState.ABORTED)
+LIVE_STATES = tuple(state for state in TaskState if state not in ENDED_STATES)
 LIVE_ATTEMPT_STATES = (
     AttemptState.ALLOCATED,
     AttemptState.STARTING,

@@ -27,8 +27,9 @@ DECIDING_STATES = (TaskState.COMPLETED, TaskState.FAILED, TaskState.ABORTED, Tas
 class TaskDependency(models.Model):
     """`task` starts after `after` has ended as `when` says.
 
-    The end of the other task writes the outcome, and `is_due` until a pass has acted on it; what
-    becomes of that task later changes nothing.
+    The end of the other task writes the outcome, and `is_due` until a pass has acted on it, which
+    it does once the last element of an array has ended; what becomes of that task later changes
+    nothing.
     """
 
     task = models.ForeignKey(

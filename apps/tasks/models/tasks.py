@@ -11,7 +11,7 @@ from apps.core.ids import uuid7
 from apps.core.keyring import SealContext
 from apps.policies.models import Queue
 from apps.tasks.details import DETAIL_CHARS
-from apps.tasks.lifecycle.states import HOLDS, TaskState
+from apps.tasks.lifecycle.states import HOLDS, LIVE_STATES, TaskState
 from apps.tasks.task_spec import COLUMNS, TaskSpec, stored_spec
 
 
@@ -112,7 +112,7 @@ class Task(models.Model):
     array_limit = models.PositiveIntegerField(null=True, blank=True, editable=False)
     array_next = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     array_indices = models.JSONField(null=True, blank=True, editable=False)
-    # Of an array that runs again: the array, or the element, that it comes from.
+    # Of an array that runs again: the first array, from which it and others come.
     array_origin = models.UUIDField(null=True, blank=True, editable=False)
     # Of an element of an array: the array, and its own index.
     array = models.ForeignKey(
@@ -177,6 +177,12 @@ class Task(models.Model):
                 fields=["array", "state"],
                 condition=models.Q(array__isnull=False),
                 name="task_elements",
+            ),
+            # Those that have not ended: every pass counts them.
+            models.Index(
+                fields=["array", "state", "queue"],
+                condition=models.Q(array__isnull=False, state__in=LIVE_STATES),
+                name="task_live_elements",
             ),
         ]
         constraints = [

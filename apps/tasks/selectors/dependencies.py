@@ -3,9 +3,18 @@
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db.models import Exists, OuterRef
+
 from apps.accounts.models import User
+from apps.tasks.lifecycle.states import LIVE_STATES
 from apps.tasks.models import Task, TaskDependency
+from apps.tasks.models.dependencies import DependencyOutcome
 from apps.tasks.selectors.visibility import tasks_visible_to
+
+# What waits for an array that was aborted waits for the elements that still stop.
+HAS_LIVE_ELEMENTS = Exists(
+    Task.objects.filter(array=OuterRef("after"), state__in=LIVE_STATES).order_by()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,5 +37,7 @@ def dependencies_of(user: User, task: Task) -> list[DependencyRow]:
     for one in edges:
         name, state = known.get(one.after_id, (None, None))
         shown = one.after_id if one.after_id in known else None
-        rows.append(DependencyRow(shown, name, state, one.when, one.outcome))
+        # An array that was aborted may have elements that are still being stopped.
+        outcome = DependencyOutcome.WAITING.value if one.is_due else one.outcome
+        rows.append(DependencyRow(shown, name, state, one.when, outcome))
     return rows

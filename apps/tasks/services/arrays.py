@@ -2,21 +2,23 @@
 
 An array itself is never started. A step stores at most as many elements as a pass can start, and
 no more than the array's limit leaves; what was committed counts, so a step that is cut off or
-repeated changes nothing.
+repeated changes nothing. A step also completes the abort of an array that was cut off.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
 from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, connection, transaction
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q
 from django.utils import timezone
 
+from apps.core.errors import Conflict
 from apps.core.ids import uuid7
-from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
+from apps.tasks.lifecycle.states import LIVE_STATES, TaskState
 from apps.tasks.lifecycle.transitions import (
     ABORT_UNSTARTED,
     COMPLETE_ARRAY,
@@ -28,6 +30,7 @@ from apps.tasks.lifecycle.writers import TaskSubject, task_transition, transitio
 from apps.tasks.models import Task
 from apps.tasks.selectors.arrays import elements_by_state
 from apps.tasks.services.queues import queue_share
+from apps.tasks.services.stop import elements_abort
 from apps.tasks.task_spec import COLUMNS
 
 log = structlog.get_logger(__name__)
@@ -37,7 +40,11 @@ WAITING = 1000
 # Elements that one step stores, and seconds that it takes: the pass waits for it.
 STORED_AT_ONCE = 2000
 STEP_S = 2.0
-_LIVE_STATES = [state for state in TaskState.values if state not in ENDED_STATES]
+# Waiting elements of one user: without it, those of many arrays delay the passes of everybody.
+MOST_OF_OWNER = 5000
+# Running elements of one aborted array that a step asks to stop.
+STOPPED_AT_ONCE = 100
+_ABORTABLE = (*ABORT_UNSTARTED.sources, TaskState.ALLOCATED, TaskState.RUNNING)
 _OPEN = Task.objects.filter(state=TaskState.QUEUED, array_count__isnull=False)
 _COPIED = (
     *("owner_id", "queue_id", "task_group_id", "content", "secrets", "is_by_owner"),
@@ -53,6 +60,8 @@ class LiveElements:
     count: int = 0
     queued: int = 0
     eligible: int = 0
+    owner_id: int = 0
+    is_array_aborted: bool = False
 
 
 NOTHING_LIVE = LiveElements()
@@ -66,13 +75,37 @@ def arrays_advance() -> None:
     """
     left, until = STORED_AT_ONCE, monotonic() + STEP_S
     try:
-        for pk, most in _arrays_to_advance():
+        live = _live_by_array(Q(array__isnull=False))
+        _aborts_complete(live, until)
+        for pk, most in _arrays_to_advance(live):
             if monotonic() >= until:
                 break
             if not most or left:
                 left -= _advance_or_log(pk, min(most, left))
     except DatabaseError as error:
         log.warning("arrays.failed", detail=str(error).strip())
+
+
+def _aborts_complete(live: Mapping[UUID, LiveElements], until: float) -> None:
+    """End the elements of aborted arrays that are still in the queue of their array.
+
+    The request that aborted the array was cut off, or could not reach all of them.
+    """
+    elements = Task.objects.filter(state__in=_ABORTABLE, array__state=TaskState.ABORTED)
+    elements = elements.filter(
+        Q(queue=F("array__queue")) | Q(queue__isnull=True, array__queue__isnull=True)
+    )
+    ended = [pk for pk, one in live.items() if one.is_array_aborted]
+    if not ended:
+        return
+    found = elements.filter(array__in=ended).order_by().values_list("array", "array__state_detail")
+    for pk, reason in found.distinct():
+        if monotonic() >= until:
+            return
+        try:
+            elements_abort(elements.filter(array=pk), reason=reason, most=STOPPED_AT_ONCE)
+        except (DatabaseError, Conflict) as error:
+            log.warning("array.failed", array=str(pk), detail=str(error).strip())
 
 
 def _advance_or_log(pk: UUID, most: int) -> int:
@@ -118,25 +151,31 @@ def _locked(pk: UUID) -> Task | None:
     return rows.first()
 
 
-def _arrays_to_advance() -> list[tuple[UUID, int]]:
-    """Arrays that may store elements or end, and how many they may store. Two queries.
+def _arrays_to_advance(live_by_array: Mapping[UUID, LiveElements]) -> list[tuple[UUID, int]]:
+    """Arrays that may store elements or end, and how many they may store. One query.
 
-    Arrays of one task group share what may wait of it, those further ahead first. Owners take
-    turns, so that the many arrays of one do not delay those of others.
+    Arrays of one task group share what may wait of it, those further ahead first, and so do those
+    of one owner. Owners take turns, so that the many arrays of one do not delay those of others.
     """
     columns = ("array_count", "array_limit", "array_next", "ineligible_code")
-    rows = list(_OPEN.only(*columns, "task_group_id", "owner_id").order_by("submitted_at", "pk"))
-    if not rows:
-        return []
-    live_by_array = _live_by_array(Q(array__in=_OPEN.values("pk")))
-    waiting: Counter[int | None] = Counter()
+    rows = _OPEN.only(*columns, "task_group_id", "owner_id").order_by("submitted_at", "pk")
+    of_group: Counter[int | None] = Counter()
+    of_owner: Counter[int] = Counter()
+    for live in live_by_array.values():
+        of_owner[live.owner_id] += live.queued
     turns: Counter[int] = Counter()
     found = []
     for one in rows:
         live = live_by_array.get(one.pk, NOTHING_LIVE)
-        waiting[one.task_group_id] += live.eligible
-        most = max(0, min(_storable(one, live), WAITING - waiting[one.task_group_id]))
-        waiting[one.task_group_id] += most
+        of_group[one.task_group_id] += live.eligible
+        most = min(
+            _storable(one, live),
+            WAITING - of_group[one.task_group_id],
+            MOST_OF_OWNER - of_owner[one.owner_id],
+        )
+        most = max(0, most)
+        of_group[one.task_group_id] += most
+        of_owner[one.owner_id] += most
         if most or (not live.count and one.array_next == one.array_count):
             found.append((turns[one.owner_id], one.pk, most))
             turns[one.owner_id] += 1
@@ -146,14 +185,20 @@ def _arrays_to_advance() -> list[tuple[UUID, int]]:
 def _live_by_array(which: Q) -> dict[UUID, LiveElements]:
     """The elements that have not ended, of arrays with any."""
     is_queued = Q(state=TaskState.QUEUED)
-    rows = Task.objects.filter(which, state__in=_LIVE_STATES).order_by().values("array_id")
-    counted = rows.annotate(
+    rows = Task.objects.filter(which, array__isnull=False, state__in=LIVE_STATES).order_by()
+    counted = rows.values("array_id", "owner_id", "array__state").annotate(
         count=Count("pk"),
         queued=Count("pk", filter=is_queued),
         eligible=Count("pk", filter=is_queued & Q(ineligible_code="")),
     )
     return {
-        one["array_id"]: LiveElements(one["count"], one["queued"], one["eligible"])
+        one["array_id"]: LiveElements(
+            one["count"],
+            one["queued"],
+            one["eligible"],
+            one["owner_id"],
+            one["array__state"] == TaskState.ABORTED,
+        )
         for one in counted
     }
 

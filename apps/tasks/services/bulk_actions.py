@@ -112,10 +112,11 @@ def tasks_act(
     for pk in wanted:
         task = tasks.get(pk)
         if task is None:
-            error: RpmError = NotFound(f"There is no task {pk}, or you may not see it.")
-            results.append(BulkResult(pk, error=error))
+            results.append(_not_found(pk))
         elif monotonic() >= until:
-            error = Unavailable("Not tried: the request took too long. Send this task again.")
+            error: RpmError = Unavailable(
+                "Not tried: the request took too long. Send this task again."
+            )
             results.append(BulkResult(pk, task, error))
         else:
             results.append(_act(actor, task, action, check))
@@ -129,12 +130,19 @@ def _act(
         if check is not None:
             check(task)
         return BulkResult(task.pk, action.act(actor, task))
+    except Task.DoesNotExist:
+        # Such as one that had ended and was removed meanwhile.
+        return _not_found(task.pk)
     except RpmError as error:
         return BulkResult(task.pk, task, error)
     except DatabaseError as error:
         # Such as a deadlock: its own transaction is undone, and what was done before stays done.
         log.warning("bulk_action.failed", task=str(task.pk), detail=str(error).strip())
         return BulkResult(task.pk, task, Unavailable("The database failed: send this task again."))
+
+
+def _not_found(pk: UUID) -> BulkResult:
+    return BulkResult(pk, error=NotFound(f"There is no task {pk}, or you may not see it."))
 
 
 def _visible(actor: User, ids: Iterable[UUID]) -> dict[UUID, Task]:

@@ -14,11 +14,12 @@ from apps.accounts.models import User
 from apps.core.errors import BadInput, Conflict
 from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.events.services import NewEvent, events_record
-from apps.tasks.lifecycle.states import Ineligibility, TaskState
+from apps.tasks.lifecycle.states import ENDED_STATES, LIVE_STATES, Ineligibility, TaskState
 from apps.tasks.lifecycle.transitions import REJECT
 from apps.tasks.lifecycle.writers import BATCH, tasks_lock_and_transition
 from apps.tasks.models import ReasonChange, Task, TaskDependency
 from apps.tasks.models.dependencies import DependencyKind, DependencyOutcome, outcome_of
+from apps.tasks.selectors.dependencies import HAS_LIVE_ELEMENTS
 from apps.tasks.selectors.visibility import tasks_visible_to
 from apps.tasks.services.queues import check_can_manage_task
 from apps.tasks.task_spec import AFTER, TaskSpec
@@ -179,12 +180,15 @@ def _edges(
 ) -> list[TaskDependency]:
     drafts = {pk for pk, one in locked.items() if one.state == TaskState.DRAFT}
     _refuse(after, drafts, "is a draft: enqueue it first")
+    aborted = [pk for pk, one in locked.items() if one.array_count and one.state in ENDED_STATES]
+    ending = _with_live_elements(aborted)
     edges = [
         TaskDependency(
             task=row,
             after=locked[one.task],
             when=one.when,
             outcome=outcome_of(one.when, locked[one.task].state),
+            is_due=one.task in ending,
         )
         for one in after
     ]
@@ -193,9 +197,18 @@ def _edges(
     return edges
 
 
+def _with_live_elements(arrays: Collection[UUID]) -> set[UUID]:
+    """Those of which an element has not ended."""
+    if not arrays:
+        return set()
+    live = Task.objects.filter(array__in=arrays, state__in=LIVE_STATES).order_by()
+    return {pk for pk in live.values_list("array", flat=True).distinct() if pk is not None}
+
+
 def _waiting(edges: Iterable[TaskDependency]) -> list[UUID]:
-    """The other tasks that have not ended."""
-    return [one.after_id for one in edges if one.outcome == DependencyOutcome.WAITING]
+    """The other tasks that have not ended, or of which an element has not."""
+    waits = DependencyOutcome.WAITING
+    return [one.after_id for one in edges if one.outcome == waits or one.is_due]
 
 
 def _dependents(tasks: Collection[UUID]) -> Counter[UUID]:
@@ -256,7 +269,7 @@ def dependencies_settle(*, now: datetime) -> None:
     """
     left = SETTLED_AT_ONCE
     for _ in range(ROUNDS):
-        due = TaskDependency.objects.filter(is_due=True).order_by("pk")
+        due = TaskDependency.objects.filter(~HAS_LIVE_ELEMENTS, is_due=True).order_by("pk")
         tasks = set(due.values_list("task", flat=True)[: min(BATCH, left)])
         if not tasks:
             return
@@ -276,11 +289,14 @@ def _settle(tasks: Collection[UUID], now: datetime) -> bool:
         .values_list("pk", "ineligible_code")
     )
     due = TaskDependency.objects.filter(task__in=tasks, is_due=True)
-    edges = list(
-        TaskDependency.objects.filter(Q(outcome=DependencyOutcome.WAITING) | Q(is_due=True))
-        .filter(task__in=locked)
-        .values_list("pk", "task", "outcome")
-    )
+    edges = [
+        (pk, task, DependencyOutcome.WAITING if is_ending else outcome)
+        for pk, task, outcome, is_ending in TaskDependency.objects.filter(
+            Q(outcome=DependencyOutcome.WAITING) | Q(is_due=True), task__in=locked
+        )
+        .annotate(is_ending=HAS_LIVE_ELEMENTS)
+        .values_list("pk", "task", "outcome", "is_ending")
+    ]
     unmet = {task for _, task, outcome in edges if outcome == DependencyOutcome.UNMET}
     waiting = {task for _, task, outcome in edges if outcome == DependencyOutcome.WAITING}
     columns = {"state_detail": UNMET, "ineligible_code": ""}

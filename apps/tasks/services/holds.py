@@ -70,13 +70,23 @@ def task_release(*, actor: User, task: Task) -> Task:
 
 
 def may_release(user: User, task: Task) -> bool:
-    """Whether the task is on hold, and a user who may manage it may release it."""
-    if task.ineligible_code == Ineligibility.ADMIN_HOLD:
-        return can_manage_queue(user, task.queue_id)
-    return task.is_held
+    """Whether the task is on hold, and a user who may manage it may release it.
+
+    Not an element whose array is on hold by a manager, whoever put the element on hold.
+    """
+    if not task.is_held:
+        return False
+    held = {task.queue_id} if task.ineligible_code == Ineligibility.ADMIN_HOLD else set()
+    if task.array_id is not None:
+        arrays = Task.objects.filter(pk=task.array_id, ineligible_code=Ineligibility.ADMIN_HOLD)
+        held.update(arrays.values_list("queue", flat=True))
+    return all(can_manage_queue(user, queue_id) for queue_id in held)
 
 
 def _locked(actor: User, task: Task) -> Task:
+    if task.array_id is not None:
+        # Its hold, which counts for its elements, stays as it is meanwhile.
+        list(Task.objects.select_for_update(no_key=True).filter(pk=task.array_id))
     row = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
     check_can_manage_task(actor, row)
     return row

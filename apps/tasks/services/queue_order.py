@@ -24,7 +24,7 @@ from apps.tasks.models import Task
 from apps.tasks.selectors.facts import queue_facts
 from apps.tasks.selectors.mounts import mounts_for
 from apps.tasks.selectors.queue_order import tasks_in_order
-from apps.tasks.services.enqueue.submission import spec_values, task_return
+from apps.tasks.services.enqueue.queue_entry import spec_values, task_return
 from apps.tasks.services.queues import (
     can_manage_queue,
     check_can_manage_task,

@@ -4,8 +4,10 @@ from collections.abc import Collection
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from apps.access.permissions import rows_with_permission
 from apps.accounts.models import User
 from apps.accounts.selectors import is_admin, people_managed_by
 from apps.core.crash_points import crash_point
@@ -17,6 +19,7 @@ from apps.tasks.lifecycle.states import (
     ENDED_STATES,
     LIVE_ATTEMPT_STATES,
     AttemptState,
+    Ineligibility,
     TaskState,
 )
 from apps.tasks.lifecycle.transitions import (
@@ -35,7 +38,8 @@ from apps.tasks.lifecycle.writers import (
     transition_record,
 )
 from apps.tasks.models import Attempt, Task, TaskDependency
-from apps.tasks.services.queues import check_can_manage_task
+from apps.tasks.permissions import MANAGE
+from apps.tasks.services.queues import can_manage_queue, check_can_manage_task
 from apps.tasks.services.retention import unstarted_tasks_remove
 
 
@@ -43,14 +47,17 @@ def task_dequeue(*, actor: User, task: Task) -> Task:
     """Take a waiting task out of its queue; it becomes a draft again.
 
     Raises:
-        NotAllowed: the actor neither owns the task nor manages its queue.
+        NotAllowed: the actor neither owns the task nor manages its queue; or a user who manages
+            the queue put it, or one of its elements, on hold, and the actor does not.
         Conflict: it does not wait any more.
     """
     check_can_manage_task(actor, task)
     if task.array_id is not None:
         raise Conflict("An element cannot leave the queue of its array: abort it instead.")
     with transaction.atomic():
-        columns = _elements_remove(task) if task.array_count is not None else {}
+        locked = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+        _check_holds(actor, locked)
+        columns = _elements_remove(locked) if task.array_count is not None else {}
         if not tasks_lock_and_transition(DEQUEUE, [task.pk], actor_id=actor.pk, columns=columns):
             task.refresh_from_db()
             raise Conflict(not_waiting(task))
@@ -58,18 +65,28 @@ def task_dequeue(*, actor: User, task: Task) -> Task:
     return task
 
 
+def _check_holds(actor: User, locked: Task) -> None:
+    """Check that leaving the queue ends no hold, also of an element, that the actor may not end."""
+    held = Task.objects.filter(Q(pk=locked.pk) | Q(array=locked.pk))
+    held = held.filter(ineligible_code=Ineligibility.ADMIN_HOLD).order_by()
+    queues = list(held.values_list("queue", flat=True).distinct())
+    if not all(can_manage_queue(actor, queue_id) for queue_id in queues):
+        raise NotAllowed(
+            "A user who manages the queue put this task on hold: it stays there, or is aborted."
+        )
+
+
 def _elements_remove(array: Task) -> dict[str, int]:
-    """Remove the elements of an array, where none has started; the columns to set in the array.
+    """Remove the elements of a locked array, where none has started; the columns to set in it.
 
     Raises:
         Conflict: one has started, or other tasks wait for one.
     """
-    locked = Task.objects.select_for_update(no_key=True).get(pk=array.pk)
     elements = Task.objects.filter(array=array.pk)
     new = elements.filter(state=TaskState.QUEUED, generation=0)
     rows = new.select_for_update(no_key=True).order_by("pk")
     ids = list(rows.values_list("pk", flat=True))
-    if len(ids) < locked.array_next:
+    if len(ids) < array.array_next:
         raise Conflict("Elements of this array have started: abort it instead.")
     if TaskDependency.objects.filter(after__in=elements.values("pk")).exists():
         raise Conflict("Other tasks wait for elements of this array: abort it instead.")
@@ -133,8 +150,9 @@ def tasks_return_to_draft(
 def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
     """End a task: at once where it does not run, else as soon as it has stopped.
 
-    An array ends at once, and each of its elements as any task does. Aborting a task that ended
-    already, or is being aborted, changes nothing.
+    An array ends at once, and each of its elements as any task does: those that the actor may
+    abort, wherever they are. A step of a later pass ends the ones that are left in its queue where
+    this is cut off. Aborting a task that ended already, or is being aborted, changes nothing.
 
     Raises:
         NotAllowed: the actor neither owns the task nor manages its queue.
@@ -142,33 +160,45 @@ def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
     """
     check_can_manage_task(actor, task)
     reason = shorten(detail or f"aborted by {actor.username}")
-    _abort_one(actor, task, reason)
+    _abort_one(actor.pk, task, reason)
     if task.array_count is not None:
         # No further element is stored from here on.
-        _abort_elements(actor, task, reason)
+        managed = rows_with_permission(Task, actor, MANAGE)
+        elements = managed.filter(array=task.pk).exclude(state__in=ENDED_STATES)
+        elements_abort(elements, reason=reason, actor_id=actor.pk)
     task.refresh_from_db()
     return task
 
 
-def _abort_elements(actor: User, array: Task, reason: str) -> None:
-    """End all elements of an array: first those that do not run."""
-    elements = Task.objects.filter(array=array.pk).exclude(state__in=ENDED_STATES)
+def elements_abort(
+    elements: "QuerySet[Task]", *, reason: str, actor_id: int | None = None, most: int | None = None
+) -> None:
+    """End elements of an aborted array: first those that do not run.
+
+    Args:
+        most: of those that run; None: all.
+
+    Raises:
+        Conflict: one changed its state at this very moment, several times.
+    """
     unstarted = elements.filter(state__in=ABORT_UNSTARTED.sources)
     tasks_lock_and_transition(
         ABORT_UNSTARTED,
         unstarted.values_list("pk", flat=True),
-        actor_id=actor.pk,
+        actor_id=actor_id,
         columns={"state_detail": reason},
     )
-    for element in elements.order_by("pk"):
-        _abort_one(actor, element, reason)
+    for element in elements.order_by("pk")[:most]:
+        _abort_one(actor_id, element, reason)
 
 
-def _abort_one(actor: User, task: Task, reason: str) -> None:
+def _abort_one(actor_id: int | None, task: Task, reason: str) -> None:
     # A pass or a node may move the task between reading and writing; then the other case applies.
     for _ in range(3):
         with transaction.atomic():
-            is_done = _abort_running(actor, task, reason) or _abort_unstarted(actor, task, reason)
+            is_done = _abort_running(actor_id, task, reason) or _abort_unstarted(
+                actor_id, task, reason
+            )
         if is_done:
             crash_point("stop.asked")
             break
@@ -179,15 +209,15 @@ def _abort_one(actor: User, task: Task, reason: str) -> None:
         raise Conflict("The task is changing its state right now: try again.")
 
 
-def _abort_unstarted(actor: User, task: Task, reason: str) -> bool:
+def _abort_unstarted(actor_id: int | None, task: Task, reason: str) -> bool:
     return bool(
         tasks_lock_and_transition(
-            ABORT_UNSTARTED, [task.pk], actor_id=actor.pk, columns={"state_detail": reason}
+            ABORT_UNSTARTED, [task.pk], actor_id=actor_id, columns={"state_detail": reason}
         )
     )
 
 
-def _abort_running(actor: User, task: Task, reason: str) -> bool:
+def _abort_running(actor_id: int | None, task: Task, reason: str) -> bool:
     """Stop a running task; a task that stops for another reason ends as aborted."""
     live = Attempt.objects.filter(task_id=task.pk, state__in=LIVE_ATTEMPT_STATES)
     attempt = live.select_for_update(no_key=True).first()
@@ -203,10 +233,10 @@ def _abort_running(actor: User, task: Task, reason: str) -> bool:
     subject = _subject(task, attempt)
     if attempt.state == AttemptState.STOPPING:
         if attempt.stop_target != TaskState.ABORTED:
-            _record_other_end(actor, subject, reason)
+            _record_other_end(actor_id, subject, reason)
         Attempt.objects.filter(pk=attempt.pk).update(**changes)
         return True
-    if not task_transition(STOP, [subject], actor_id=actor.pk, columns={"state_detail": reason}):
+    if not task_transition(STOP, [subject], actor_id=actor_id, columns={"state_detail": reason}):
         return False
     return attempt_transition(ASK_TO_STOP, attempt, **changes)
 
@@ -226,9 +256,9 @@ def _subject(task: Task, attempt: Attempt) -> TaskSubject:
     )
 
 
-def _record_other_end(actor: User, subject: TaskSubject, reason: str) -> None:
-    """Record that a stopping task now stops because the actor aborted it."""
+def _record_other_end(actor_id: int | None, subject: TaskSubject, reason: str) -> None:
+    """Record that a stopping task now stops because it was aborted."""
     Task.objects.filter(pk=subject.id, state=TaskState.STOPPING).update(
         state_detail=reason, changed_at=timezone.now()
     )
-    transition_record(STOP, [subject], actor_id=actor.pk)
+    transition_record(STOP, [subject], actor_id=actor_id)

@@ -94,6 +94,10 @@ def apply(
         Optional[int],
         typer.Option(metavar="N", min=0, help="The last one that you know; refused after others."),
     ] = None,
+    version: Annotated[
+        str,
+        typer.Option(metavar="V", help="That of diff --json; refused if it changed since."),
+    ] = "",
     prune: Prune = "",
     is_sure: Yes = False,
     as_json: Json = False,
@@ -104,9 +108,11 @@ def apply(
     """
     client, file, kinds = client_of(context), file_bytes(name), _kinds(prune)
     if not (is_dry_run or is_sure):
-        revision = _confirmed(client, file, kinds, revision)
+        seen = _confirmed(client, file, kinds)
+        revision = seen.get("revision") if revision is None else revision
+        version = version or seen.get("version", "")
     found = client.configuration_apply(
-        file, note=note, revision=revision, prune=kinds, is_dry_run=is_dry_run
+        file, note=note, revision=revision, version=version, prune=kinds, is_dry_run=is_dry_run
     )
     if as_json:
         say_json(found)
@@ -139,21 +145,19 @@ def file_bytes(name: str) -> bytes:
     return content
 
 
-def _confirmed(
-    client: "Client", file: bytes, kinds: list[str], revision: Optional[int]
-) -> Optional[int]:
-    """Ask where the file removes something or stops tasks; the revision that was looked at."""
+def _confirmed(client: "Client", file: bytes, kinds: list[str]) -> dict[str, Any]:
+    """Ask where the file removes something or stops tasks; the state that was looked at."""
     found = client.configuration_diff(file, prune=kinds)
     preview = found["preview"]
     removed = [one["sentence"] for one in found["changes"] if one["what"] == "removed"]
     harms = [f"{preview[one]['count']} {PREVIEWED[one]}" for one in HARMS if preview[one]["count"]]
     if not removed and not harms:
-        return revision
+        return {}
     for line in (*removed, *harms):
         complain(line)
     confirm("Apply it?")
     # What was confirmed is what is applied.
-    return found["revision"] if revision is None else revision
+    return found
 
 
 def _kinds(prune: str) -> list[str]:

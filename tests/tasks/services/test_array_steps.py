@@ -2,6 +2,7 @@
 
 import pytest
 from django.utils import timezone
+from pytest_django import Settings
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
@@ -25,6 +26,7 @@ from apps.tasks.services.holds import task_hold, task_release
 from apps.tasks.services.queue_order import task_change_queue, task_set_priority
 from apps.tasks.services.stop import task_abort, task_dequeue
 from apps.tasks.task_spec import spec_of
+from tests.allocation.state import enqueue
 from tests.people import Example
 from tests.tasks.services.array_steps import array_of, counts, finish
 
@@ -194,6 +196,58 @@ def test_the_arrays_of_a_user_that_have_not_ended_are_bounded(
     task_enqueue(actor=alice, task=draft, queue=example.dev_queue.name)
     with pytest.raises(Conflict, match=refused):
         task_run_again(actor=alice, task=first)
+
+
+def test_the_waiting_elements_of_a_user_are_bounded(
+    example: Example, alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "MOST_OF_OWNER", 30)
+    several = [array_of(alice, example, 20) for _ in range(3)]
+    for priority, array in enumerate(several):
+        task_set_priority(actor=alice, task=array, priority=-priority)
+    other = array_of(bob, example, 20)
+
+    arrays_advance()
+    arrays_advance()
+
+    assert [sum(counts(array).values()) for array in (*several, other)] == [20, 10, 0, 20]
+    # Those on hold wait, too.
+    task_hold(actor=alice, task=several[0])
+    arrays_advance()
+    assert [sum(counts(array).values()) for array in several] == [20, 10, 0]
+
+
+def test_the_elements_of_one_user_leave_others_their_tasks(
+    example: Example, alice: User, bob: User, settings: Settings
+) -> None:
+    settings.RPM_WAITING_PER_QUEUE = settings.RPM_WAITING_PER_PERSON = 10
+    array_of(alice, example, 100)
+    arrays_advance()
+
+    tasks = enqueue(bob, example.dev_queue, 9)
+
+    assert len(tasks) == 9
+    with pytest.raises(Conflict, match="lets at most 10 tasks"):
+        enqueue(bob, example.dev_queue, 1)
+
+
+def test_a_moved_element_waits_in_the_group_of_its_own_priority(
+    example: Example, alice: User, root: User
+) -> None:
+    profile = Profile.objects.get(name="8xGPU")
+    other = profile_connect(actor=root, policy=example.dev, profile=profile)
+    array = array_of(alice, example, 2)
+    arrays_advance()
+    task_set_priority(actor=alice, task=array.elements.get(array_index=0), priority=-7)
+    array.refresh_from_db()
+
+    task_change_queue(actor=alice, task=array, queue=other.name)
+
+    for element in array.elements.select_related("task_group"):
+        assert element.queue_id == other.pk
+        assert element.task_group is not None
+        assert element.task_group.priority == element.priority
+    assert sorted(array.elements.values_list("priority", flat=True)) == [-7, 0]
 
 
 def test_a_step_without_time_left_leaves_the_rest_to_the_next(

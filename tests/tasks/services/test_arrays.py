@@ -274,6 +274,9 @@ def test_an_array_runs_again_as_a_new_one_of_what_did_not_complete(
     with pytest.raises(Conflict, match="All elements of this array completed"):
         task_run_again(actor=alice, task=again)
     every = task_run_again(actor=alice, task=again, is_all=True)
+    run_pass()
+    finish(every, 0, 0)
+    run_pass()
     one = task_run_again(actor=alice, task=again.elements.get(array_index=2))
     run_pass()
     assert (stored(every), stored(one)) == ([1, 2], [2])

@@ -138,3 +138,21 @@ def test_a_deadlock_costs_one_task_its_turn_and_no_other_its_result(
     results = tasks_act(actor=alice, ids=[one.pk for one in tasks], action=BulkAction("hold"))
 
     assert [one.error.status if one.error else 200 for one in results] == [200, 503, 200]
+
+
+def test_a_task_that_is_removed_meanwhile_is_one_result(
+    example: Example, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = enqueue(alice, example.dev_queue, 3)
+
+    def hold(*, actor: User, task: Task) -> Task:
+        if task == tasks[1]:
+            Task.objects.filter(pk=task.pk).delete()
+        return task_hold(actor=actor, task=task)
+
+    monkeypatch.setitem(bulk_actions._PLAIN, "hold", hold)
+
+    results = tasks_act(actor=alice, ids=[one.pk for one in tasks], action=BulkAction("hold"))
+
+    assert [one.error.status if one.error else 200 for one in results] == [200, 404, 200]
+    assert results[1].task is None

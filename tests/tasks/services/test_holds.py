@@ -25,6 +25,7 @@ from apps.tasks.task_spec import spec_of
 from apps.usage.selectors.waiting_tasks import waiting_by_queue
 from tests.allocation.state import enqueue, make_node, states
 from tests.people import Example
+from tests.tasks.services.array_steps import array_of, counts
 
 pytestmark = pytest.mark.django_db
 
@@ -221,3 +222,47 @@ def test_a_held_task_keeps_its_hold_where_it_is_moved_and_loses_it_out_of_the_qu
     ended = task_abort(actor=alice, task=first)
     assert ended.ineligible_code == ""
     assert task_run_again(actor=alice, task=ended).ineligible_code == ""
+
+
+def test_what_a_manager_holds_its_owner_cannot_dequeue(
+    example: Example, alice: User, root: User
+) -> None:
+    (task,) = enqueue(alice, example.dev_queue)
+    task_hold(actor=root, task=task)
+
+    with pytest.raises(NotAllowed, match="it stays there, or is aborted"):
+        task_dequeue(actor=alice, task=task)
+    assert states([task]) == ["queued"]
+
+    assert task_dequeue(actor=root, task=task).state == "draft"
+
+
+def test_no_element_evades_the_hold_of_its_array_by_a_manager(
+    example: Example, alice: User, root: User
+) -> None:
+    array = array_of(alice, example, 3)
+    run_pass()
+    element = array.elements.get(array_index=1)
+    task_hold(actor=alice, task=element)
+
+    task_hold(actor=root, task=array)
+
+    element.refresh_from_db()
+    assert not may_release(alice, element)
+    with pytest.raises(NotAllowed, match="only such a user can release it"):
+        task_release(actor=alice, task=element)
+    assert task_release(actor=root, task=element).ineligible_code == ""
+
+
+def test_an_array_is_not_dequeued_while_a_manager_holds_an_element(
+    example: Example, alice: User, root: User
+) -> None:
+    array = array_of(alice, example, 3)
+    run_pass()
+    task_hold(actor=root, task=array.elements.get(array_index=1))
+
+    with pytest.raises(NotAllowed, match="put this task on hold"):
+        task_dequeue(actor=alice, task=array)
+
+    assert counts(array) == {"queued": 3}
+    assert task_dequeue(actor=root, task=array).state == "draft"

@@ -12,6 +12,7 @@ from apps.configuration.models import Revision
 from apps.configuration.selectors import draft_document, last_author, last_revision, live_document
 from apps.configuration.services.change_records import RevisionBatch, one_revision
 from apps.configuration.services.drafts import draft_write
+from apps.configuration.services.files.export import configuration_version
 from apps.configuration.services.files.groups import groups_apply
 from apps.configuration.services.files.places import in_file
 from apps.configuration.services.files.policies import (
@@ -41,9 +42,13 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a file changed; `revision` is the last one, a new one where the document changed."""
+    """What a file changed; `revision` is the last one, a new one where the document changed.
+
+    `version` is of everything that files can change, as it is now.
+    """
 
     revision: int
+    version: str
     changes: tuple[DocumentChange, ...]
 
     @property
@@ -58,6 +63,7 @@ def configuration_apply(
     source: SourceText,
     note: str = "",
     revision: int | None = None,
+    version: str = "",
     prune: Iterable[str] = (),
     is_dry_run: bool = False,
 ) -> Applied:
@@ -65,18 +71,22 @@ def configuration_apply(
 
     Args:
         revision: the last one that the writer knows; None: whatever it is.
+        version: that of `configuration_diff`; empty: whatever it is.
         prune: kinds of which everything is removed that the file does not name.
         is_dry_run: all of it is done, and rolled back.
 
     Raises:
         BadInput: `fields` names the paths of the file, with lines.
         Conflict: the draft has changes that are not provisioned, or something is in use.
-        Stale: there is a later revision; the sentence says who changed what.
+        Stale: there is a later revision, and the sentence says who changed what; or something
+            that files can change is another by now.
     """
     # Other writers wait, and the version stays where nothing changes.
     live_wait()
     last = last_revision()
     _check_revision(revision, last)
+    before_version = configuration_version(actor)
+    _check_version(version, before_version)
     prune = frozenset(prune)
     before = live_document()
     with in_file(source, str):
@@ -90,9 +100,10 @@ def configuration_apply(
     changes += [*compare_queues(before, after), *more]
     if is_dry_run:
         transaction.set_rollback(True)
-    elif batch.revision is not None:
+        return Applied(last, before_version, tuple(changes))
+    if batch.revision is not None:
         last = batch.revision.number
-    return Applied(last, tuple(changes))
+    return Applied(last, configuration_version(actor), tuple(changes))
 
 
 def configuration_diff(
@@ -100,17 +111,20 @@ def configuration_diff(
 ) -> tuple[Applied, Preview]:
     """What a file would change, and what that would do to tasks; nothing is kept.
 
+    The revision and the version are those that it would be applied to.
+
     Raises:
         Everything that `configuration_apply` raises.
     """
     found: list[Applied] = []
-    last = last_revision()
+    last, version = last_revision(), configuration_version(actor)
 
     def change() -> None:
-        found.append(configuration_apply(actor=actor, source=source, prune=prune))
+        # In between nothing changed, or else what follows would be about another state.
+        found.append(configuration_apply(actor=actor, source=source, prune=prune, version=version))
 
     preview = change_preview(change)
-    return replace(found[0], revision=last), preview
+    return replace(found[0], revision=last, version=version), preview
 
 
 def _apply(
@@ -174,6 +188,14 @@ def _check_draft(current: Document, wanted: Document) -> None:
         f"The draft has changes that are not provisioned: {first}. {last_author() or 'The system'} "
         "saved it last. Provision or reset it, then apply again."
     )
+
+
+def _check_version(known: str, now: str) -> None:
+    if known and known != now:
+        raise Stale(
+            "Objects, groups or access rules changed since this version. Compare the file again.",
+            fields={"version": f"is {known[:64]}, the configuration is at {now}"},
+        )
 
 
 def _check_revision(known: int | None, last: int) -> None:

@@ -1,5 +1,6 @@
 """The live configuration as a file."""
 
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from apps.configuration.selectors import last_revision, live_document
 from apps.configuration.services.files.rules import rule_entries
 from apps.policies.document import as_data
 
+DIGEST_CHARS = 32
+
 
 @transaction.atomic
 def configuration_export(*, actor: User) -> tuple[dict[str, Any], int]:
@@ -19,7 +22,16 @@ def configuration_export(*, actor: User) -> tuple[dict[str, Any], int]:
     Policies have no id, so that another installation can read it; pools and profiles keep their
     keys, which nobody else has.
     """
-    last = last_revision()
+    return _data(actor), last_revision()
+
+
+@transaction.atomic
+def configuration_version(actor: User) -> str:
+    """A digest of everything that a file can change; no revision has groups and access rules."""
+    return sha256(msgspec.json.encode(_data(actor), order="sorted")).hexdigest()[:DIGEST_CHARS]
+
+
+def _data(actor: User) -> dict[str, Any]:
     data = as_data(live_document())
     for policy in data["policies"]:
         del policy["id"]
@@ -31,4 +43,4 @@ def configuration_export(*, actor: User) -> tuple[dict[str, Any], int]:
     data["rules"] = [
         msgspec.json.decode(msgspec.json.encode(entry)) for entry in rule_entries(actor)
     ]
-    return data, last
+    return data

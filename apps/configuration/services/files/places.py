@@ -49,7 +49,7 @@ def _detail(error: RpmError, fields: Mapping[str, str]) -> str:
 
 
 def _with_lines(source: SourceText, fields: Mapping[str, str]) -> dict[str, str]:
-    lines = {path: source.line_of(path) for path in fields}
+    lines = source.lines_of(fields)
     return {
         path: f"{text} (line {lines[path]})" if lines[path] else text
         for path, text in fields.items()

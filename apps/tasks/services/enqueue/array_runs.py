@@ -4,15 +4,17 @@ What has ended stays as it is, and the limit of the array holds from its first e
 """
 
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.core.errors import Conflict
 from apps.tasks.acceptance import accept
-from apps.tasks.lifecycle.states import ENDED_STATES, TaskState
+from apps.tasks.lifecycle.states import ENDED_STATES, LIVE_STATES, TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.mounts import mounts_for
 from apps.tasks.selectors.vaults import vaults_have_image
@@ -49,11 +51,11 @@ def array_run_again(
     # What has ended stays so: the same elements are to run once the queue is locked.
     again = new_task(spec, task.owner, indices=_indices(task, is_all=is_all))
     again.is_by_owner = task.is_by_owner
-    again.array_origin = task.pk
+    again.array_origin = _origin(task)
     with transaction.atomic():
         found = queue_lock(actor, at.pk, queue)
         check_open_to_owner(task, found)
-        _check_once(task)
+        check_array_once(again)
         facts = facts_for(found, has_image=has_image)
         check_may_wait(facts, task.owner_id)
         check_may_open_array(again)
@@ -68,17 +70,44 @@ def array_run_again(
     return again
 
 
-def _check_once(task: Task) -> None:
-    """Two requests at once, or a repeated one, must not run anything twice."""
-    Task.objects.select_for_update(no_key=True).get(pk=task.pk)
-    open_arrays = Task.objects.filter(state=TaskState.QUEUED, array_count__isnull=False)
-    again = open_arrays.filter(array_origin=task.pk).first()
-    if again is not None:
-        raise Conflict(f"It runs again already, as array {again.pk}.")
+def check_array_once(array: Task) -> None:
+    """Check that no index of an array, which is to wait, runs or waits in an array like it.
+
+    These are the first one and all that ran again after it, or after one of its elements. Of two
+    requests at once, the later one waits here.
+
+    Raises:
+        Conflict: one of them runs, or may start.
+    """
+    if array.array_count is None:
+        return
+    origin = array.array_origin or array.pk
+    related = Q(pk=origin) | Q(array_origin=origin)
+    rows = Task.objects.select_for_update(no_key=True).filter(related).order_by("pk")
+    others = [one for one in rows if one.pk != array.pk]
+    wanted = set(array.array_indices or range(array.array_count))
+    for one in others:
+        if one.state == TaskState.QUEUED:
+            indices = one.array_indices or range(one.array_count or 0)
+            if not wanted.isdisjoint(indices[one.array_next :]):
+                raise Conflict(f"It runs again already, as array {one.pk}.")
+    live = Task.objects.filter(array__in=others, array_index__in=wanted, state__in=LIVE_STATES)
+    if (element := live.first()) is not None:
+        index, where = element.array_index, element.array_id
+        raise Conflict(f"It runs again already: element {index} of array {where} has not ended.")
+
+
+def _origin(task: Task) -> UUID:
+    """The first array of those that ran one after the other."""
+    array = task.array or task
+    return array.array_origin or array.pk
 
 
 def _indices(task: Task, *, is_all: bool) -> list[int]:
-    """The indices of the elements to run, in order; those that never started are among them."""
+    """The indices of the elements to run, in order; those that never started are among them.
+
+    One that is not stored any more, since what ended is removed in time, may have completed.
+    """
     if task.array_index is not None:
         return [task.array_index]
     elements = dict(task.elements.values_list("array_index", "state"))
@@ -87,7 +116,9 @@ def _indices(task: Task, *, is_all: bool) -> list[int]:
     indices = task.array_indices or list(range(task.array_count or 0))
     if is_all:
         return indices
-    left = [one for one in indices if elements.get(one) != TaskState.COMPLETED]
+    never = set(indices[task.array_next :])
+    done = {None, TaskState.COMPLETED}
+    left = [one for one in indices if one in never or elements.get(one) not in done]
     if not left:
         raise Conflict("All elements of this array completed: say that all are to run again.")
     return left

@@ -45,10 +45,18 @@ def check_may_wait(facts: QueueFacts, owner_id: int) -> None:
 
 
 def waiting_allowance(facts: QueueFacts, owner_id: int, *, wanted: int) -> int:
-    """How many of the wanted tasks of a user may wait in the queue."""
+    """How many of the wanted tasks of a user may wait in the queue.
+
+    Elements of arrays have a bound of their own: those of one user leave the others their tasks.
+    """
     waiting = Task.objects.filter(queue_id=facts.queue_id, state=TaskState.QUEUED)
+    free = settings.RPM_WAITING_PER_QUEUE - waiting.count()
     own = _most_of_one(facts) - waiting.filter(owner_id=owner_id).count()
-    allowance = max(0, min(own, settings.RPM_WAITING_PER_QUEUE - waiting.count()))
+    if min(free, own) - wanted <= _uncounted():
+        elements = waiting.filter(array__isnull=False)
+        free += elements.count()
+        own += elements.filter(owner_id=owner_id).count()
+    allowance = max(0, min(own, free))
     # Close to a bound every task is counted, so that no task passes uncounted.
     _note(facts.queue_id, owner_id, 0 if allowance - wanted > _uncounted() else COUNT_EVERY)
     return allowance

@@ -16,14 +16,12 @@ from apps.events.services import NewEvent, events_record
 from apps.policies.models import Queue
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
-from apps.tasks.lifecycle.transitions import ENQUEUE, RESUME, RUN_AGAIN, TaskTransition
-from apps.tasks.lifecycle.writers import tasks_lock_and_transition
+from apps.tasks.lifecycle.transitions import ENQUEUE, RESUME, RUN_AGAIN
 from apps.tasks.models import Task, TaskDependency
 from apps.tasks.redaction import keep_hidden_values, secret_names
 from apps.tasks.selectors.facts import cached_queue_facts
-from apps.tasks.selectors.mounts import mounts_for, mounts_of
+from apps.tasks.selectors.mounts import mounts_of
 from apps.tasks.selectors.secrets import task_secrets
-from apps.tasks.selectors.vaults import vaults_have_image
 from apps.tasks.services.dependencies import graph_lock, new_dependencies, others_lock
 from apps.tasks.services.enqueue.array_runs import array_run_again
 from apps.tasks.services.enqueue.idempotency import Idempotency, earlier_task, key_keep
@@ -45,18 +43,18 @@ from apps.tasks.services.enqueue.queue_bounds import (
     has_vault_image,
     is_counted,
 )
+from apps.tasks.services.enqueue.queue_entry import spec_values, task_return
 from apps.tasks.services.enqueue.storage import check_may_store
 from apps.tasks.services.enqueue.task_secrets import seal_secrets
 from apps.tasks.services.queues import (
     check_can_manage_task,
-    check_open_to_owner,
     queue_lock,
     queue_open_to,
     queue_ref,
 )
 from apps.tasks.services.task_groups import task_group_ensure, waiting_task_group_id
 from apps.tasks.shapes import TaskShape
-from apps.tasks.task_spec import COLUMNS, TaskSpec, refuse, request_texts, spec_of
+from apps.tasks.task_spec import TaskSpec, refuse, request_texts, spec_of
 
 
 def task_create(*, actor: User, spec: TaskSpec, idempotency: Idempotency | None = None) -> Task:
@@ -285,76 +283,6 @@ def task_resume(*, actor: User, task: Task) -> Task:
         transition=RESUME,
         submitted_at=task.submitted_at or timezone.now(),
     )
-
-
-def task_return(
-    *,
-    actor: User,
-    task: Task,
-    queue: str | int,
-    transition: TaskTransition,
-    data: Mapping[str, Any] | None = None,
-    **changes: Any,
-) -> Task:
-    """Put a task into a queue, checked again as if it were new.
-
-    Args:
-        transition: the one to *queued*.
-        data: further data of its event.
-        changes: columns to set in addition to its position in the queue.
-
-    Raises:
-        NotAllowed: actor or owner may not enqueue there.
-        NotFound: the actor does not see the queue.
-        BadInput, NeverFits: the queue does not take such a task.
-        Conflict: the task is in another state.
-    """
-    at = queue_ref(actor, queue)
-    # Read without regard to its own image: the draft may be changed meanwhile.
-    has_image = vaults_have_image(
-        task.owner_id, tenant_id=at.tenant_id, is_by_owner=task.is_by_owner
-    )
-    with transaction.atomic():
-        found = queue_lock(actor, at.pk, queue)
-        check_open_to_owner(task, found)
-        # Read again: with a change since the actor read it, the task would wait in a wrong group.
-        now = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
-        spec = spec_of(spec_values(now))
-        facts = facts_for(found, has_image=has_image)
-        check_may_wait(facts, task.owner_id)
-        if now.state != TaskState.QUEUED:
-            check_may_open_array(now)
-        mounts = mounts_for(actor, now, spec, facts)
-        shape = accept(spec, facts, owner_id=task.owner_id, mounts=mounts)
-        position: dict[str, Any] = {
-            "queue_id": facts.queue_id,
-            "task_group_id": task_group_ensure(
-                facts.queue_id, shape, most=settings.RPM_TASK_GROUPS_PER_QUEUE
-            ),
-            "request": shape.request,
-        }
-        if "submitted_at" not in changes:
-            position |= {"submitted_at": timezone.now(), "waiting_since": None}
-        values: dict[str, Any] = {
-            "actor_id": actor.pk,
-            "columns": {**position, **changes},
-            "data": data,
-        }
-        if not tasks_lock_and_transition(transition, [task.pk], **values):
-            raise Conflict("The task is in another state by now: read it again.")
-        if now.array_count is not None:
-            # Its elements go with it.
-            elements = Task.objects.filter(array=task.pk, state__in=transition.sources)
-            ids = elements.filter(queue=now.queue_id).values_list("pk", flat=True)
-            tasks_lock_and_transition(transition, ids, **values)
-    task.refresh_from_db()
-    return task
-
-
-def spec_values(task: Task) -> dict[str, Any]:
-    """The spec of a task as plain values, with its secrets."""
-    own = {name: getattr(task, name) for name in COLUMNS}
-    return {**task.content, **own, "secrets": task_secrets(task), "hold": task.is_held}
 
 
 def _queue_or(task: Task, queue: str | int | None) -> str | int:
