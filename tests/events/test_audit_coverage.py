@@ -53,7 +53,8 @@ ONLY_ASK = (
     "queue_open_to", "queue_ref", "queue_refs", "queues_lock", "stays_in_tenant_check",
     "task_check", "tasks_returned_by_change", "tasks_returned_by_restriction",
     "tenant_amounts_check", "queue_settings_check", "invitation_check", "queue_settings_of",
-    "configuration_diff", "configuration_export", "configuration_version", "rule_entries", "others_lock",
+    "configuration_diff", "configuration_export", "configuration_version", "rule_entries",
+    "others_lock",
 )
 # fmt: on
 # Parts of other services, which record; and what changes nothing.
