@@ -72,7 +72,7 @@ def task_release(*, actor: User, task: Task) -> Task:
 def may_release(user: User, task: Task) -> bool:
     """Whether the task is on hold, and a user who may manage it may release it.
 
-    Not an element whose array is on hold by a manager, whoever put the element on hold.
+    Not an element whose array a manager put on hold, even if its owner held the element first.
     """
     if not task.is_held:
         return False

@@ -18,7 +18,7 @@ NO_RULES = "rules: []\n"
 
 
 def grant(actor: User, example: Example, user: User) -> None:
-    target = Target(RuleKind.POLICY, example.dev.pk, example.dev.name)
+    target = Target(RuleKind.POLICY, str(example.dev.pk), example.dev.name)
     subjects = RuleSubjects((user,), ())
     rule_grant(actor=actor, target=target, level=Level.READ, subjects=subjects)
 
