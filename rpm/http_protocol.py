@@ -10,6 +10,8 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from rpm.websocket_protocol import BoundedWebSocket
+
 # For the request line and all headers, counted from the connection or from their first byte.
 HEADERS_S = 15
 # Of one process, websockets among them; fewer where the process may not open that many files.
@@ -34,6 +36,7 @@ class BoundedProtocol(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.ws_protocol_class = BoundedWebSocket
         self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn

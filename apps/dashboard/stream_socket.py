@@ -10,15 +10,18 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Any, Final, Self, TypeVar
 from uuid import UUID
 
 import msgspec
 import structlog
 from channels.db import database_sync_to_async
+from django.db import Error
 
 from apps.accounts.models import Scope
 from apps.accounts.services.access import CredentialAccess, access_holds
+from apps.accounts.services.throttling import stream_admit
 from apps.core.errors import RpmError, TooMany
 from apps.dashboard.consumers import BAD_MESSAGE, NOT_SIGNED_IN, PERMISSIONS_CHANGED, TOO_MANY
 from apps.execution.node.stream_relay import CHUNK_BYTES, END, INPUT, INPUT_END, RESIZE
@@ -38,26 +41,34 @@ log = structlog.get_logger(__name__)
 # Of this process: each takes two threads and a connection to its node.
 MOST_STREAMS: Final = 200
 MOST_OF_PERSON: Final = 16
-MOST_OF_TASK: Final = 8
-MOST_OF_NODE: Final = 8
+MOST_OF_TASK: Final = 16
+# A few people with idle streams leave places on it for others.
+MOST_OF_NODE: Final = 64
+MOST_OF_PERSON_ON_NODE: Final = 8
 # Permissions, credential and attempt are checked so often: each may end.
 CHECK_S: Final = 2.0
+# A stream whose permission cannot be checked for so long ends: the database is away.
+UNCHECKED_S: Final = 10.0
 # Sent so often to a quiet client; one that has gone is noticed by it.
 PING_S: Final = 10.0
 FIRST_MESSAGE_S: Final = 30.0
 # A client that takes nothing more is left.
-CLOSE_S: Final = 10.0
+CLOSE_S: Final = 5.0
 PING: Final = bytes([64])
 # Close codes besides those of the live socket.
 NORMAL, REFUSED, CUT = 1000, 4409, 1011
+DATABASE_AWAY: Final = (
+    "The server cannot check whether you may have this stream: its database does not answer."
+)
 FROM_CLIENT: Final = frozenset({INPUT, INPUT_END, RESIZE})
 
 T = TypeVar("T")
+_Key = tuple[str, object]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 _threads = ThreadPoolExecutor(2 * MOST_STREAMS + 8, thread_name_prefix="stream")
-_open: Counter[tuple[str, object]] = Counter()
+_open: Counter[_Key] = Counter()
 
 
 class _Closed(Exception):
@@ -95,14 +106,18 @@ async def _serve(scope: dict[str, Any], receive: Receive, send: Send) -> None:
         try:
             # One that says nothing counts, too.
             counted.add([("all", 0), ("person", access.user.pk)])
+            wanted = await _wanted(receive)
+            await database_sync_to_async(stream_admit)(access.user.pk)
             target = await database_sync_to_async(stream_target)(
                 actor=access.user,
                 scope=access.scope,
                 task_id=task_id,
-                wanted=await _wanted(receive),
+                wanted=wanted,
             )
         except RpmError as error:
             raise _refused(error.code, error.detail) from error
+        except Error as error:
+            raise _cut(DATABASE_AWAY) from error
         await _Conversation(access, target, receive, send).run(counted)
 
 
@@ -129,7 +144,9 @@ class _Conversation:
         try:
             try:
                 # Who may not have it takes no place of those who may.
-                counted.add([("task", self._target.task.pk), ("node", self._target.node.pk)])
+                node, person = self._target.node.pk, self._target.actor.pk
+                places: list[_Key] = [("node", node), ("person on node", (person, node))]
+                counted.add([("task", self._target.task.pk), *places])
                 stream = await _in_thread(stream_begin, self._target)
             except RpmError as error:
                 raise _refused(error.code, error.detail) from error
@@ -138,11 +155,7 @@ class _Conversation:
         finally:
             if stream is not None:
                 await _in_thread(stream.close)
-            await database_sync_to_async(stream_ended)(
-                self._target,
-                received_bytes=self._received_bytes,
-                sent_bytes=self._sent_bytes,
-            )
+            await self._record_end()
 
     async def _carry(self, stream: NodeStream) -> None:
         parts = (self._to_node(stream), self._to_client(stream), self._check(), self._ping())
@@ -190,13 +203,30 @@ class _Conversation:
             await self._send({"type": "websocket.send", "bytes": content})
 
     async def _check(self) -> None:
+        until = monotonic() + UNCHECKED_S
         while True:
             await asyncio.sleep(CHECK_S)
-            if not await database_sync_to_async(self._holds)():
+            try:
+                async with asyncio.timeout(until - monotonic()):
+                    holds = await database_sync_to_async(self._holds)()
+            except (Error, TimeoutError) as error:
+                if monotonic() < until:
+                    continue
+                raise _cut(DATABASE_AWAY) from error
+            if not holds:
                 raise _Closed(PERMISSIONS_CHANGED)
+            until = monotonic() + UNCHECKED_S
 
     def _holds(self) -> bool:
         return access_holds(self._access) and stream_holds(self._target)
+
+    async def _record_end(self) -> None:
+        carried = {"received_bytes": self._received_bytes, "sent_bytes": self._sent_bytes}
+        try:
+            async with asyncio.timeout(UNCHECKED_S):
+                await database_sync_to_async(stream_ended)(self._target, **carried)
+        except (Error, TimeoutError):
+            log.warning("stream.end_not_recorded", task=str(self._target.task.pk), **carried)
 
     async def _ping(self) -> None:
         while True:
@@ -211,7 +241,7 @@ class _Counted:
     """How many streams there are, of each key; what was added here is subtracted at the end."""
 
     def __init__(self) -> None:
-        self._keys: list[tuple[str, object]] = []
+        self._keys: list[_Key] = []
 
     def __enter__(self) -> Self:
         return self
@@ -222,7 +252,7 @@ class _Counted:
             if not _open[key]:
                 del _open[key]
 
-    def add(self, keys: list[tuple[str, object]]) -> None:
+    def add(self, keys: list[_Key]) -> None:
         """Raise `TooMany` where one of them has as many as it may have."""
         for key in keys:
             if _open[key] >= _MOST[key[0]]:
@@ -239,12 +269,14 @@ _MOST: Final = {
     "person": MOST_OF_PERSON,
     "task": MOST_OF_TASK,
     "node": MOST_OF_NODE,
+    "person on node": MOST_OF_PERSON_ON_NODE,
 }
 _WORDS: Final = {
     "all": "in this installation",
     "person": "of yours",
     "task": "into this task",
     "node": "to its node",
+    "person on node": "of yours to its node",
 }
 
 

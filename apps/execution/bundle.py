@@ -35,6 +35,7 @@ def install_program(
     home: str = "",
     environment: dict[str, str] | None = None,
     known: dict[str, str] | None = None,
+    has_streams: bool = True,
 ) -> bytes:
     """What `python3 -` reads on a node to install the helper there.
 
@@ -44,6 +45,7 @@ def install_program(
             `/var/lib/rpm/<id>` or `~/.rpm/<id>`.
         environment: variables for podman and docker on this node, such as CONTAINERS_CONF.
         known: names of other nodes by the identity of their helper: nothing is written there.
+        has_streams: whether the helper begins streams into tasks.
     """
     if not INSTALLATION.fullmatch(installation) or (home and not HOME.fullmatch(home)):
         raise ValueError(f"not an installation id or folder: {installation!r}, {home!r}")
@@ -53,6 +55,7 @@ def install_program(
         "helper": helper_version(),
         "environment": environment or {},
         "known": known or {},
+        "has_streams": has_streams,
         "files": helper_files(),
     }
     source = (NODE_FILES / "installer.py").read_text(encoding="utf-8")

@@ -42,6 +42,7 @@ class NodeClient:
         home: str = "",
         environment: dict[str, str] | None = None,
         known: dict[str, str] | None = None,
+        has_streams: bool = True,
     ) -> answers.InstallAnswer:
         """Put this version of the helper on the node; safe to repeat, also under way.
 
@@ -50,7 +51,11 @@ class NodeClient:
             MalformedAnswer: it was, and said why it cannot.
         """
         program = install_program(
-            self.installation, home=home, environment=environment, known=known
+            self.installation,
+            home=home,
+            environment=environment,
+            known=known,
+            has_streams=has_streams,
         )
         content = self.transport.install(program, timeout_s=INSTALL_TIMEOUT_S)
         return answers.decode_installed(content)

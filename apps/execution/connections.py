@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import structlog
+from django.conf import settings
 
 from apps.execution.bundle import helper_version
 from apps.execution.client import NodeClient
@@ -69,6 +70,7 @@ def install_helper(client: NodeClient, node: Node, *, is_kept: bool = True) -> N
         home=node.state_dir,
         environment=dict(node.environment),
         known=dict(others.values_list("identity", "name")),
+        has_streams=settings.STREAMS,
     )
     if installed.known:
         raise MachineRefused(
@@ -136,6 +138,7 @@ def _is_current(node: Node, there: _Helper | None) -> bool:
     environment = json.dumps(dict(node.environment), sort_keys=True).encode()
     return (
         there[0].helper == helper_version()
+        and there[1].has_streams == settings.STREAMS
         and there[1].environment == hashlib.sha256(environment).hexdigest()
         and node.state_dir in ("", node.helper_home)
     )

@@ -9,6 +9,7 @@ import base64
 import json
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -102,7 +103,10 @@ class TaskStream:
             raise UnreachableError("The connection to the server was cut.") from error
         if isinstance(message, bytes):
             return message
-        found = json.loads(message)
+        try:
+            found = json.loads(message)
+        except ValueError as error:
+            raise UnreachableError("The server sent something else than a stream.") from error
         if found["type"] == "refused":
             raise RefusedError(409, found["code"], found["detail"], {})
         if found["type"] == "cut":
@@ -134,8 +138,7 @@ def stream_open(
     failed = import_module("websockets.exceptions").WebSocketException
     pair = base64.b64encode(f"{key}:{secret}".encode()).decode()
     header = f"Bearer {token}" if token else f"Basic {pair}"
-    scheme, _, place = url.rstrip("/").partition("://")
-    address = f"{'wss' if scheme == 'https' else 'ws'}://{place}/ws/tasks/{quote(task_id)}/stream/"
+    address = f"{_socket_address(url)}/ws/tasks/{quote(task_id)}/stream/"
     try:
         socket = connect(
             address,
@@ -147,5 +150,13 @@ def stream_open(
     except (failed, OSError, ValueError) as error:
         raise UnreachableError(f"{address} does not answer: {error}.") from error
     wanted = {"kind": kind, "command": list(command), "rank": rank}
-    socket.send(json.dumps({**wanted, "columns": size[0], "rows": size[1]}))
+    # A server that has closed it already said why: the first read raises that.
+    with suppress(import_module("websockets.exceptions").ConnectionClosed, OSError):
+        socket.send(json.dumps({**wanted, "columns": size[0], "rows": size[1]}))
     return TaskStream(socket)
+
+
+def _socket_address(url: str) -> str:
+    """The server's address for websockets: encrypted exactly where the server's is."""
+    scheme, _, place = url.rstrip("/").partition("://")
+    return f"{'wss' if scheme.lower() == 'https' else 'ws'}://{place}"

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 import uvicorn
 from channels.db import database_sync_to_async
-from django.db import connections
+from django.db import OperationalError, connections
 from pytest_django import Settings
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from apps.accounts.models import Credential, Scope, User
+from apps.accounts.services import throttling
 from apps.accounts.services.credentials import credential_create, credential_revoke
 from apps.allocation.services import run_pass
 from apps.dashboard import stream_socket
@@ -277,3 +278,67 @@ def test_a_stream_that_nobody_asks_for_properly_is_refused(
             assert _say(second, kind="exec", command=["true"])["code"] == "throttled"
         socket.send(bytes([OUTPUT]) + b"echo")
         assert _code_of_close(socket) == BAD_MESSAGE
+
+
+def test_a_person_takes_neither_all_places_of_a_node_nor_opens_without_end(
+    process: RunningTask, alice: User, root: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = stream_socket._MOST
+    assert most["person on node"] * 4 <= most["node"]
+    monkeypatch.setitem(most, "person on node", 1)
+    with process.socket(alice) as socket:
+        assert _say(socket, kind="exec", command=["cat"])["type"] == "open"
+        with process.socket(alice) as second:
+            answer = _say(second, kind="exec", command=["true"])
+        with process.socket(root, Scope.ADMINISTER) as third:
+            other = _say(third, kind="exec", command=["true"])["type"]
+
+    assert (answer["detail"], other) == (
+        "There are 1 streams of yours to its node already.",
+        "open",
+    )
+
+    monkeypatch.setattr(throttling, "_STREAMS", 1)
+    with process.socket(alice) as socket:
+        refused = _say(socket, kind="exec", command=["true"])
+    assert refused["detail"] == "You opened more than 1 streams in a minute."
+
+
+def test_streams_that_are_switched_off_end(
+    process: RunningTask, alice: User, settings: Settings
+) -> None:
+    with process.socket(alice) as socket:
+        assert _say(socket, kind="exec", command=["cat"])["type"] == "open"
+
+        settings.STREAMS = False
+
+        assert _code_of_close(socket) == PERMISSIONS_CHANGED
+
+
+@pytest.mark.parametrize("is_hanging", [True, False])
+def test_a_database_that_is_away_ends_streams_with_words(
+    process: RunningTask, alice: User, monkeypatch: pytest.MonkeyPatch, is_hanging: bool
+) -> None:
+    back = threading.Event()
+
+    def away(_: object) -> bool:
+        if is_hanging:
+            back.wait()
+        raise OperationalError("the connection is closed")
+
+    monkeypatch.setattr(stream_socket, "UNCHECKED_S", 3.0)
+    monkeypatch.setattr(stream_socket, "stream_holds", away)
+    try:
+        with process.socket(alice) as socket:
+            assert _say(socket, kind="exec", command=["cat"])["type"] == "open"
+
+            said = json.loads(socket.recv(timeout=scale_timeout(WITHIN_S)))
+            # The one thread of the database goes on once it is back.
+            back.set()
+
+            assert (said["type"], _code_of_close(socket)) == ("cut", stream_socket.CUT)
+            assert said["detail"] == stream_socket.DATABASE_AWAY
+    finally:
+        back.set()
+    if not is_hanging:
+        assert AuditEntry.objects.filter(verb="stream.ended").exists()

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pytest_django import Settings
 
 from apps.execution.bundle import helper_version
 from apps.execution.client import NodeClient
 from apps.execution.connections import client_for, ensure_helper, installation_key
+from apps.execution.protocol.answers import HelloAnswer
 from apps.execution.protocol.outcomes import Answered
 from apps.execution.protocol.requests import SyncRequest
 from apps.execution.services.node_registration import node_add
@@ -104,6 +106,18 @@ def test_another_version_is_replaced(
     make_old(ssh_node.home, has_channel=has_channel)
 
     assert helper_of(connect(node)) == (helper_version(), True)
+
+
+def test_a_node_learns_whether_the_installation_has_streams(
+    node: Node, connect: Connect, settings: Settings
+) -> None:
+    found = []
+    for settings.STREAMS in (True, False):
+        _, answer = connect(node).hello()
+        assert isinstance(answer, HelloAnswer)
+        found.append(answer.has_streams)
+
+    assert found == [True, False]
 
 
 @pytest.mark.parametrize("has_channel", [True, False])

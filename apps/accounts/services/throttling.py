@@ -28,6 +28,9 @@ _PAIR, _ADDRESS, _ACCOUNT = 1, 4, 10
 # Refused log-ins with identity providers that are recorded, per address and minute.
 _REFUSALS: Final = 30
 
+# Streams that a person may open, per minute: each is a log-in on a node.
+_STREAMS: Final = 120
+
 counters = RateCounters()
 meter = RateMeter(counters)
 
@@ -71,6 +74,17 @@ def credential_admit(ident: str) -> None:
     wait_s = meter.wait_s(f"credential:{ident}", limit=limit)
     if wait_s:
         raise TooMany(f"More than {limit} requests in a minute.", retry_after_s=wait_s)
+
+
+def stream_admit(person: int) -> None:
+    """Count a stream that this person opens.
+
+    Raises:
+        TooMany: they opened too many in this minute.
+    """
+    wait_s = meter.wait_s(f"stream:{person}", limit=_STREAMS)
+    if wait_s:
+        raise TooMany(f"You opened more than {_STREAMS} streams in a minute.", retry_after_s=wait_s)
 
 
 def guesser_check(address: str) -> None:

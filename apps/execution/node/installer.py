@@ -34,7 +34,8 @@ def install(payload: "dict[str, Any]") -> None:
     folder = os.path.join(home, "helper-" + payload["helper"])
     if not os.path.isdir(folder):
         _write_files(folder, payload["files"])
-    config = {name: payload[name] for name in ("installation", "helper", "environment")}
+    names = ("installation", "helper", "environment", "has_streams")
+    config = {name: payload[name] for name in names}
     _replace(os.path.join(home, "config.json"), json.dumps(config).encode())
     link = os.path.join(home, "helper")
     temporary = "%s.%d.tmp" % (link, os.getpid())

@@ -37,6 +37,7 @@ def hello(home: str, config: dict[str, Any], _request: dict[str, Any]) -> dict[s
         "channel": True,
         "identity": identity,
         "environment": hashlib.sha256(environment).hexdigest(),
+        "has_streams": config.get("has_streams", True),
     }
 
 

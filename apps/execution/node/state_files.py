@@ -1,6 +1,6 @@
 """Where the helper keeps what it must not forget.
 
-<home>/config.json                     installation id, environment of the runtimes
+<home>/config.json                     installation id, environment of the runtimes, streams
 <home>/helper/                         this program, a link to the version in use
 <home>/waiters/<pid>                   a pipe per waiting sync, notified of changes;
                                        .new until it is open

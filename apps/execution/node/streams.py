@@ -98,9 +98,12 @@ class Stream:
 def begin(home: str, config: dict[str, Any], request: dict[str, Any]) -> Stream:
     """Start what a stream is to.
 
-    Refuses (code): `fenced` (this is not the generation that runs here), `ended` (the member does
-    not run), `other_boot`, `start_failed`, `invalid`.
+    Refuses (code): `not_allowed` (the installation has no streams), `fenced` (this is not the
+    generation that runs here), `ended` (the member does not run), `other_boot`, `start_failed`,
+    `invalid`.
     """
+    if not config.get("has_streams", True):
+        raise RequestRefusal("not_allowed", "this node was installed without streams")
     identity = identity_of(request)
     kind = one_of(request, "kind", KINDS)
     command = request_fields.command(request)

@@ -268,11 +268,15 @@ class ForgetAnswer(Struct, frozen=True):
 
 
 class HelloAnswer(Struct, frozen=True):
-    """What the installed helper is; `environment` is the digest of what it was installed with."""
+    """What the installed helper is; `environment` is the digest of what it was installed with.
+
+    `has_streams`: whether it begins any.
+    """
 
     channel: bool
     identity: Token
     environment: Token
+    has_streams: bool = True
 
 
 class InstallAnswer(Struct, frozen=True):

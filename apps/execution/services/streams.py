@@ -67,14 +67,14 @@ def stream_target(
             own tasks.
         Conflict: this member does not run, or the installation has no streams.
     """
+    if not settings.STREAMS:
+        raise Conflict("This installation has no streams: RPM_STREAMS is 0.")
     if wanted.kind == "exec" and not wanted.command:
         raise BadInput("command is empty.", fields={"command": "is empty"})
     task = visible_task(actor, task_id)
     check_can_manage_task(actor, task)
     if task.owner_id != actor.pk and not scope.covers(Scope.ADMINISTER):
         raise NotAllowed("This is a task of another user: it needs the scope administer.")
-    if not settings.STREAMS:
-        raise Conflict("This installation has no streams: RPM_STREAMS is 0.")
     member = _running_member(task, wanted.rank)
     if member is None or member.node is None:
         raise Conflict(NOT_RUNNING.format(state=task.get_state_display()))
@@ -95,6 +95,8 @@ def stream_target(
 
 def stream_holds(target: StreamTarget) -> bool:
     """Whether the actor may still have it, and the attempt still runs."""
+    if not settings.STREAMS:
+        return False
     # What is remembered of the actor's groups is as old as the stream.
     actor = with_groups_of_now(target.actor)
     try:

@@ -108,9 +108,10 @@ class NodeStream:
 
     def close(self) -> None:
         """End it; the helper there ends all that it has started."""
+        # First: to close a session, paramiko waits for a node that takes nothing more.
+        self._closed()
         with suppress(*_FAILURES):
             self._pipes.close()
-        self._closed()
 
     def _frame(self, most: int) -> tuple[int, int, bytes] | None:
         while True:

@@ -77,7 +77,7 @@ def main() -> None:
             complain("Run rpmctl login, or check RPM_KEY and RPM_SECRET, or RPM_TOKEN.")
         sys.exit(REFUSED)
     except UnreachableError as error:
-        complain(f"{error} Check the address (rpmctl whoami), or try again.")
+        complain(f"{' '.join(str(error).split())} Check the address (rpmctl whoami), or try again.")
         sys.exit(UNREACHABLE)
 
 

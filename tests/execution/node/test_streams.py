@@ -204,6 +204,13 @@ def test_only_the_running_generation_has_streams(running: Running) -> None:
             opened(node, launch, "true", **changes)
 
 
+def test_a_node_installed_without_streams_refuses_them(tmp_path: Path) -> None:
+    node = installed_local(str(tmp_path / "home"), has_streams=False)
+
+    with pytest.raises(StreamRefused, match="without streams"):
+        opened(node, node.launch_request(*WAITS), "true")
+
+
 def test_an_older_helper_refuses_with_words_that_say_so(tmp_path: Path) -> None:
     node = installed_local(str(tmp_path / "home"))
     request = StreamRequest(installation=INSTALLATION, task_id="t1", generation=1, kind="shell")
