@@ -61,6 +61,7 @@ class QueueForm(ConflictCheckForm):
     LABELS: ClassVar = {
         "name": "Name",
         "allow_over_quota": "Over quota",
+        "allow_streams": "Streams into tasks",
         "on_preemption": "When preempted, a task should",
         "on_node_loss": "When its node is lost, a task should",
         "min_runtime_s": "Protected for, in seconds",

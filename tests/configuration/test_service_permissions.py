@@ -78,7 +78,13 @@ def test_administrators_of_queues_set_all_of_a_queue_and_others_nothing(
 
 @pytest.mark.parametrize(
     "changes",
-    [{"max_priority": 9}, {"max_waiting": 9999}, {"grace_s": 600}, {"idle_warn_minutes": 90}],
+    [
+        {"max_priority": 9},
+        {"max_waiting": 9999},
+        {"grace_s": 600},
+        {"idle_warn_minutes": 90},
+        {"allow_streams": False},
+    ],
 )
 def test_nobody_raises_the_limits_of_a_queue_of_their_own_team(
     example: Example, alice: User, root: User, changes: dict[str, int]
@@ -96,6 +102,7 @@ def test_nobody_raises_the_limits_of_a_queue_of_their_own_team(
 
 LIMITS = {
     "allow_over_quota": False,
+    "allow_streams": False,
     "max_waiting": 5,
     "idle_warn_minutes": 30,
     "idle_stop_minutes": 60,

@@ -160,6 +160,7 @@ def test_settings_have_a_sentence_each_and_errors_at_their_field(
     form = {
         "name": example.dev_queue.name,
         "allow_over_quota": "on",
+        "allow_streams": "on",
         "on_preemption": "requeue",
         "on_node_loss": "wait",
         "min_runtime_s": "0",

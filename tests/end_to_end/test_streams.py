@@ -304,15 +304,26 @@ def test_a_person_takes_neither_all_places_of_a_node_nor_opens_without_end(
     assert refused["detail"] == "You opened more than 1 streams in a minute."
 
 
+@pytest.mark.parametrize("switch", ["installation", "queue", "profile"])
 def test_streams_that_are_switched_off_end(
-    process: RunningTask, alice: User, settings: Settings
+    process: RunningTask, alice: User, settings: Settings, switch: str
 ) -> None:
+    queue = process.task.queue
+    assert queue is not None
     with process.socket(alice) as socket:
         assert _say(socket, kind="exec", command=["cat"])["type"] == "open"
 
-        settings.STREAMS = False
+        if switch == "installation":
+            settings.STREAMS = False
+        else:
+            changed = queue if switch == "queue" else queue.profile
+            type(changed)._default_manager.filter(pk=changed.pk).update(allow_streams=False)
 
         assert _code_of_close(socket) == PERMISSIONS_CHANGED
+    with process.socket(alice) as socket:
+        refused = _say(socket, kind="exec", command=["true"])
+    want = {"queue": f"Queue {queue.name} has", "profile": f"Profile {queue.profile.name} has"}
+    assert want.get(switch, "This installation has no") in refused["detail"]
 
 
 @pytest.mark.parametrize("is_hanging", [True, False])

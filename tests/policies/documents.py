@@ -54,6 +54,7 @@ def _profile(draw: st.DrawFn, name: str, pools: list[str]) -> dict[str, Any]:
         "replicas": draw(st.integers(1, 4)),
         "shm_mb": draw(st.none() | st.integers(0, 1024)),
         "read_only_root": draw(st.booleans()),
+        "allow_streams": draw(st.booleans()),
         "extra_permissions": draw(
             st.sampled_from(
                 [[], ["root"], ["capability:IPC_LOCK", "device:/dev/infiniband/rdma_cm"]]

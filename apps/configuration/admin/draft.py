@@ -170,7 +170,7 @@ class DraftProfileAdmin(_DraftAdmin):
         ("request_min", "request_max"),
         ("device_models", "volumes"),
         "shm_mb",
-        ("host_network", "read_only_root"),
+        ("host_network", "read_only_root", "allow_streams"),
         "extra_permissions",
         "position",
     )

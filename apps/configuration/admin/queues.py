@@ -21,7 +21,7 @@ from apps.policies.models import Policy, Profile, Queue
 
 SETTINGS = (
     "name",
-    "allow_over_quota",
+    ("allow_over_quota", "allow_streams"),
     ("on_preemption", "on_node_loss"),
     ("min_runtime_s", "max_preemptions", "grace_s"),
     ("max_priority", "max_waiting"),

@@ -57,6 +57,7 @@ def _idle_minutes() -> serializers.IntegerField:
 class QueueChangeSerializer(StrictSerializer):
     name = serializers.CharField(max_length=63, required=False)
     allow_over_quota = serializers.BooleanField(required=False)
+    allow_streams = serializers.BooleanField(required=False)
     on_preemption = serializers.ChoiceField(choices=OnPreemption.choices, required=False)
     on_node_loss = serializers.ChoiceField(choices=OnNodeLoss.choices, required=False)
     min_runtime_s = serializers.IntegerField(min_value=0, max_value=_WHOLE, required=False)

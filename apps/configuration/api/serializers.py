@@ -227,6 +227,7 @@ class ProfileSerializer(_ForAdmins):
             "shm_mb",
             "host_network",
             "read_only_root",
+            "allow_streams",
             "extra_permissions",
             "links",
         ]
@@ -254,6 +255,7 @@ class ProfileSerializer(_ForAdmins):
 
 QUEUE_SETTINGS = [
     "allow_over_quota",
+    "allow_streams",
     "on_preemption",
     "on_node_loss",
     "min_runtime_s",

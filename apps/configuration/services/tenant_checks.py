@@ -17,11 +17,13 @@ from apps.core.units import milli_text
 from apps.policies.models import Policy, PolicyAmount, Queue
 
 # The settings that administrators of queues change, and those that a tenant's do. The rest affects
-# others' tasks: how long a task may not be preempted, how often it is, and which of two goes first.
+# others' tasks: how long a task may not be preempted, how often it is, and which of two goes first;
+# or it is a decision of the installation: whether running tasks have streams.
 QUEUE_SETTINGS = frozenset(
     {
         "name",
         "allow_over_quota",
+        "allow_streams",
         "on_preemption",
         "on_node_loss",
         "min_runtime_s",
@@ -33,7 +35,9 @@ QUEUE_SETTINGS = frozenset(
         "idle_stop_minutes",
     }
 )
-INSTALLATION_SETTINGS = frozenset({"min_runtime_s", "max_preemptions", "grace_s", "max_priority"})
+INSTALLATION_SETTINGS = frozenset(
+    {"min_runtime_s", "max_preemptions", "grace_s", "max_priority", "allow_streams"}
+)
 OWN_TEAM_LIMITS = INSTALLATION_SETTINGS | {
     *("max_waiting", "allow_over_quota", "idle_warn_minutes", "idle_stop_minutes")
 }

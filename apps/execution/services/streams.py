@@ -65,7 +65,7 @@ def stream_target(
         NotFound: there is no such task, or the actor may not see it.
         NotAllowed: the actor neither owns the task nor manages its queue, or the credential is for
             own tasks.
-        Conflict: this member does not run, or the installation has no streams.
+        Conflict: this member does not run, or its queue, profile or installation has no streams.
     """
     if not settings.STREAMS:
         raise Conflict("This installation has no streams: RPM_STREAMS is 0.")
@@ -75,6 +75,9 @@ def stream_target(
     check_can_manage_task(actor, task)
     if task.owner_id != actor.pk and not scope.covers(Scope.ADMINISTER):
         raise NotAllowed("This is a task of another user: it needs the scope administer.")
+    switched_off = _switched_off(task)
+    if switched_off:
+        raise Conflict(f"{switched_off} has streams switched off (allow_streams).")
     member = _running_member(task, wanted.rank)
     if member is None or member.node is None:
         raise Conflict(NOT_RUNNING.format(state=task.get_state_display()))
@@ -103,6 +106,8 @@ def stream_holds(target: StreamTarget) -> bool:
         task = visible_task(actor, target.task.pk)
         check_can_manage_task(actor, task)
     except RpmError:
+        return False
+    if _switched_off(task):
         return False
     is_same = task.generation == target.request.generation
     return is_same and _running_member(task, target.request.rank) is not None
@@ -140,6 +145,14 @@ def stream_begin(target: StreamTarget) -> NodeStream:
         if transport is not None:
             transport.close()
         raise NodeFailed(str(error)) from error
+
+
+def _switched_off(task: Task) -> str:
+    """The queue or profile of the task that allows no streams; empty where both do."""
+    queue = task.queue
+    if queue is None or (queue.allow_streams and queue.profile.allow_streams):
+        return ""
+    return f"Profile {queue.profile.name}" if queue.allow_streams else f"Queue {queue.name}"
 
 
 def _running_member(task: Task, rank: int) -> Member | None:

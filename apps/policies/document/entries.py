@@ -67,6 +67,7 @@ class ProfileEntry(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     shm_mb: Whole | None = None
     host_network: bool = False
     read_only_root: bool = False
+    allow_streams: bool = True
     extra_permissions: tuple[Name, ...] = ()
     pools: tuple[Link, ...] = ()
     queues: tuple[str, ...] = ()
@@ -86,6 +87,7 @@ class QueueEntry(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
     name: str
     profile: str
     allow_over_quota: bool = True
+    allow_streams: bool = True
     on_preemption: str = "requeue"
     on_node_loss: str = "wait"
     min_runtime_s: int = 0

@@ -133,6 +133,11 @@ class ProfileFields(models.Model):
     read_only_root = models.BooleanField(
         default=False, help_text="The image's file system cannot be written to."
     )
+    allow_streams = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text="Commands and terminals may be opened in running tasks.",
+    )
     extra_permissions = models.JSONField(
         default=list,
         blank=True,

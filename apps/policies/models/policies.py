@@ -199,6 +199,11 @@ class Queue(Removable, Pausable):
     allow_over_quota = models.BooleanField(
         default=True, help_text="Tasks may use capacity beyond the reservation."
     )
+    allow_streams = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text="Commands and terminals may be opened in running tasks.",
+    )
     on_preemption = models.CharField(
         max_length=8,
         choices=OnPreemption.choices,

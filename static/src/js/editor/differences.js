@@ -9,6 +9,7 @@ const LABELS = {
   request_max: "Most request",
   shm_mb: "Shared memory",
   read_only_root: "Read-only image",
+  allow_streams: "Streams into tasks",
   extra_permissions: "Permissions",
 };
 // Compared as orders and links.

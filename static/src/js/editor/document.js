@@ -77,6 +77,7 @@ export const NEW_PROFILE = {
   shm_mb: null,
   host_network: false,
   read_only_root: false,
+  allow_streams: true,
   extra_permissions: [],
   pools: [],
   queues: [],

@@ -38,7 +38,7 @@ const range = (profile, keys, errors) => html`
   <div class="grid grid-cols-2 md:grid-cols-4 gap-3">${amounts({ prefix: "request_min", keys, value: profile.request_min, errors, suffix: ", minimum" })}</div>
   <div class="grid grid-cols-2 md:grid-cols-4 gap-3">${amounts({ prefix: "request_max", keys, value: profile.request_max, errors, suffix: ", maximum" })}</div>`;
 
-const MORE = { replicas: 1, shm_mb: null, device_models: [], volumes: [], extra_permissions: [], host_network: false, read_only_root: false };
+const MORE = { replicas: 1, shm_mb: null, device_models: [], volumes: [], extra_permissions: [], host_network: false, read_only_root: false, allow_streams: true };
 const hasMore = (profile) => Object.entries(MORE).some(([name, usual]) => String(profile[name] ?? "") !== String(usual ?? ""));
 
 function more(app, profile, errors) {
@@ -52,6 +52,7 @@ function more(app, profile, errors) {
     <div class="grid gap-3 content-start">
       ${flag({ name: "host_network", label: "Host network", value: profile.host_network, help: "Tasks use the node's own network." })}
       ${flag({ name: "read_only_root", label: "Read-only image", value: profile.read_only_root, help: "The image's file system cannot be written to." })}
+      ${flag({ name: "allow_streams", label: "Streams into tasks", value: profile.allow_streams, help: "Commands and terminals may be opened in running tasks." })}
     </div>
   </div>`;
 }
@@ -90,6 +91,7 @@ function valuesOf(form) {
     shm_mb: shm ? Number(shm) : null,
     host_network: form.has("host_network"),
     read_only_root: form.has("read_only_root"),
+    allow_streams: form.has("allow_streams"),
     extra_permissions: listFrom(form, "extra_permissions"),
   };
 }
