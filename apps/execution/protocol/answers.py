@@ -268,10 +268,7 @@ class ForgetAnswer(Struct, frozen=True):
 
 
 class HelloAnswer(Struct, frozen=True):
-    """What the installed helper is; `environment` is the digest of what it was installed with.
-
-    `has_streams`: whether it begins any.
-    """
+    """What the installed helper is, and what it was installed with; `environment` as a digest."""
 
     channel: bool
     identity: Token
