@@ -88,6 +88,8 @@ UNFOLD: dict[str, Any] = {
                     admin_link("Passes", "autorenew", "allocation_passrecord"),
                     admin_link("Audit log", "fact_check", "events_auditentry"),
                     admin_link("Rates", "payments", "usage_rate"),
+                    admin_link("Notices", "notifications", "notices_notice"),
+                    admin_link("Rules of notices", "rule", "notices_noticerule"),
                 ],
             },
         ],

@@ -27,6 +27,7 @@ urlpatterns = [
     path("", include("apps.events.api.urls")),
     path("", include("apps.nodes.api.urls")),
     path("", include("apps.execution.api.urls")),
+    path("", include("apps.notices.api.urls")),
     path("", include("apps.usage.api.urls")),
     path("", include("apps.accounts.api.urls")),
     path("", include("apps.access.api.urls")),

@@ -3,27 +3,9 @@
 docs/bounds.md shows this table; `tests/rpm/test_bounds.py` compares both with the code.
 """
 
-from dataclasses import dataclass
-from importlib import import_module
+from rpm.bound import Bound
 
-from django.conf import settings
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """`setting` is `module:NAME`, or the name of a setting; `test` a function below `tests`."""
-
-    scope: str
-    what: str
-    setting: str
-    test: str
-
-    @property
-    def value(self) -> int | float:
-        module, _, name = self.setting.rpartition(":")
-        found: int | float = getattr(import_module(module) if module else settings, name)
-        return found
-
+__all__ = ["BOUNDS", "Bound"]
 
 _CHANNEL = "execution/transport/test_channel.py"
 _UNASKED = "test_what_a_node_sends_unasked_and_in_one_packet_is_bounded"
@@ -62,7 +44,13 @@ _PREFERENCES = "apps.accounts.services.preferences"
 _PATTERNS = "accounts/test_preferences.py::test_a_list_of_patterns_is_taken_at_each_bound"
 _PATHS = f"{_DEFENCES}::test_each_path_takes_what_it_needs_and_less_from_who_is_not_signed_in"
 
+_NOTICES = "apps.notices.services"
+_TOLD = "notices/test_making.py::test_notices_of_one_user_are_bounded_and_the_newest_stay"
+_RULES = "notices/test_rules.py::test_the_rules_of_one_user_are_bounded"
+
 BOUNDS = (
+    Bound("person", "rules of notices", f"{_NOTICES}.rules:MOST_RULES", _RULES),
+    Bound("person", "notices that are kept", f"{_NOTICES}.making:MOST_NOTICES", _TOLD),
     Bound("person", "drafts", "RPM_DRAFTS_PER_PERSON", _DRAFTS),
     Bound("person", "tasks that wait in one queue", "RPM_WAITING_PER_PERSON", _WAITS),
     Bound("person", "bytes that tasks take", "RPM_TASK_BYTES_PER_PERSON", _BYTES),

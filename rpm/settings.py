@@ -1,6 +1,5 @@
 """Django settings. What differs between installations is a variable that `rpm.env` reads."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.urls import reverse_lazy
 from rpm import env
 from rpm.admin_menu import UNFOLD  # noqa: F401  # a setting
 from rpm.settings_bounds import *  # noqa: F403  # settings are read by name
+from rpm.settings_schedule import *  # noqa: F403
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env.check_names()
@@ -78,6 +78,7 @@ INSTALLED_APPS = [
     "apps.tasks.apps.TasksConfig",
     "apps.allocation.apps.AllocationConfig",
     "apps.execution.apps.ExecutionConfig",
+    "apps.notices.apps.NoticesConfig",
     "apps.usage.apps.UsageConfig",
     "apps.configuration.apps.ConfigurationConfig",
     "apps.dashboard.apps.DashboardConfig",
@@ -166,7 +167,6 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = env.BROKER_OPTIONS
 CELERY_TIMEZONE = "UTC"
-PASS_EVERY_S = env.number("RPM_PASS_EVERY_S", 5, low=1, high=300)
 SYNC_TICK_S = env.number("RPM_SYNC_TICK_S", 10, low=1, high=60)
 # When leased tasks end on a silent node, and when a node is shown as silent.
 LEASE_S = env.number("RPM_LEASE_S", 900, low=5, high=86_400)
@@ -176,17 +176,6 @@ STREAMS = env.flag("RPM_STREAMS", default=True)
 ALLOW_OWN_ACCOUNT = env.flag("RPM_ALLOW_OWN_ACCOUNT", default=False)
 # A gang returns to its queue when a member has run this long and another has not started.
 GANG_START_S = env.number("RPM_GANG_START_S", 600, low=5, high=86_400)
-CELERY_BEAT_SCHEDULER = "rpm.beat:SteadyScheduler"
-CELERY_BEAT_SCHEDULE = {
-    "pass": {"task": "allocation.run_pass", "schedule": timedelta(seconds=PASS_EVERY_S)},
-    "seal": {"task": "events.seal_audit", "schedule": timedelta(seconds=5)},
-    "retention": {"task": "tasks.remove_old", "schedule": timedelta(minutes=5)},
-    "revisions": {"task": "configuration.remove_old", "schedule": timedelta(minutes=5)},
-    "mail": {"task": "accounts.send_mail", "schedule": timedelta(minutes=1)},
-    "usage": {"task": "usage.book", "schedule": timedelta(minutes=1)},
-    "sessions": {"task": "accounts.remove_sessions", "schedule": timedelta(hours=1)},
-    "demonstration": {"task": "rpm.keep_demonstration", "schedule": timedelta(seconds=30)},
-}
 CELERY_BEAT_SCHEDULE_FILENAME = str(HOME.file("beat-schedule"))
 
 # --- people ----------------------------------------------------------------------------------
@@ -301,6 +290,8 @@ SPECTACULAR_SETTINGS = {
         "AccessRuleKind": "apps.access.levels.RuleKind",
         "AccessRuleLevel": "apps.access.levels.Level",
         "AccessObjectKind": "apps.configuration.access_explanation.ObjectKind",
+        "NoticeKind": "apps.notices.models.NoticeKind",
+        "NoticeScope": "apps.notices.models.NoticeScope",
         "PermissionName": "apps.configuration.access_explanation.PermissionName",
     },
 }

@@ -42,6 +42,7 @@ _ON_PHONE = 4
 _SETTINGS: tuple[PageEntry, ...] = (
     ("account", "Account", "user", False),
     ("mfa_index", "Second factor", "smartphone", False),
+    ("notice_rule_list", "Notices", "bell", False),
     ("credential_list", "Credentials", "key-round", False),
     ("vault_list", "Vaults", "lock", False),
     ("person_list", "People", "users", True),

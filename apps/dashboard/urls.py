@@ -16,6 +16,7 @@ from apps.dashboard.views import (
     node_add,
     node_changes,
     nodes,
+    notices,
     overview,
     people,
     person_detail,
@@ -68,6 +69,14 @@ urlpatterns: list[URLPattern] = [
     ),
     path("sign-out/", people.sign_out, name="sign_out"),
     path("set-up/", people.set_up, name="set_up"),
+    path("notices/", notices.notice_list, name="notice_list"),
+    path("notices/read/", notices.notice_mark_read, name="notice_mark_read"),
+    path("settings/notices/", notices.notice_rule_list, name="notice_rule_list"),
+    path("settings/notices/new/", notices.notice_rule_new, name="notice_rule_new"),
+    path("settings/notices/<int:pk>/edit/", notices.notice_rule_edit, name="notice_rule_edit"),
+    path(
+        "settings/notices/<int:pk>/remove/", notices.notice_rule_delete, name="notice_rule_delete"
+    ),
     path("credentials/", credentials.credential_list, name="credential_list"),
     path("credentials/<int:pk>/label/", credentials.credential_label, name="credential_label"),
     path("credentials/<int:pk>/revoke/", credentials.credential_remove, name="credential_revoke"),

@@ -50,6 +50,8 @@ KNOWN: dict[str, frozenset[Relation]] = {
     # The role's own objects.
     "mail": frozenset({OWN}),
     "credential": frozenset({OWN}),
+    "notice": frozenset({OWN}),
+    "notice-rule": frozenset({OWN}),
     "vault": frozenset({OWN}),
     "vault-text": frozenset({OWN}),
     "draft": frozenset({OWN}),

@@ -17,14 +17,7 @@ from django.utils import timezone
 
 from apps.access.levels import Level, RuleKind
 from apps.access.rules.rule import Target
-from apps.accounts.models import (
-    ADMINS,
-    QUEUE_ADMINS,
-    IdentityProvider,
-    Protocol,
-    Scope,
-    User,
-)
+from apps.accounts.models import ADMINS, QUEUE_ADMINS, IdentityProvider, Protocol, Scope, User
 from apps.accounts.services.credentials import credential_create
 from apps.accounts.services.groups import group_save
 from apps.accounts.services.invitations import person_invite
@@ -62,6 +55,7 @@ from apps.usage.models import Rate
 from apps.vaults.models import VaultFormat
 from apps.vaults.services.vaults import vault_create
 from tests.authorisation.marks import Marks, number_distinctly
+from tests.authorisation.world_notices import notices_make_all
 
 INSTALLATION, TEAMS = "x", ("a", "b", "t")
 TENANTS = {"m": ("a", "b"), "u": ("t",)}
@@ -101,6 +95,7 @@ def world_make() -> World:
             _belongings(world, place, owner)
         _second_factor(world, place, MATE)
         _works(world, place)
+    notices_make_all(world)
     _rest_of_installation(world)
     _passwords(world)
     return world

@@ -35,6 +35,8 @@ NOUNS = {
     "installation": "nodes.Installation",
     "log-in-rules": "accounts.LogInRules",
     "nodes": "nodes.Node",
+    "notice-rules": "notices.NoticeRule",
+    "notices": "notices.Notice",
     "passes": "allocation.PassRecord",
     "policies": "policies.Policy",
     "pools": "policies.Pool",

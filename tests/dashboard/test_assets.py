@@ -49,10 +49,11 @@ def test_every_behaviour_that_a_template_names_has_a_module() -> None:
 
 
 def test_every_card_that_a_template_names_is_registered_and_has_its_template() -> None:
+    named = re.compile(r'(?:{% live_card |data-live=)"(\w+)"')
     from_pages = {
         name
         for template in TEMPLATES
-        for name in re.findall(r'{% live_card "(\w+)"', template.read_text(encoding="utf-8"))
+        for name in named.findall(template.read_text(encoding="utf-8"))
     }
 
     assert from_pages == {path.stem for path in (ROOT / "templates" / "cards").glob("*.html")}

@@ -9,6 +9,8 @@ from apps.access.rules.rule import Target
 from apps.accounts.models import User
 from apps.configuration.services.restrictions import policy_restrict
 from apps.configuration.services.rules import RuleSubjects, rule_grant
+from apps.notices.models import NoticeRule
+from apps.notices.services.rules import notice_rule_create
 from apps.policies.models import Policy
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.task_spec import TaskSpec
@@ -51,6 +53,11 @@ def idle_exemption(root: User, example: Example) -> dict[str, Any]:
     """A waiting task that may be idle."""
     spec = TaskSpec(name="idle", queue=example.dev_queue.name, command=["true"])
     return {"task": task_submit(actor=root, spec=spec), "is_exempt": True}
+
+
+def notice_rule(root: User) -> NoticeRule:
+    """What an administrator is told of."""
+    return notice_rule_create(user=root, scope="own", kinds=["failed"])
 
 
 def rate_of(root: User) -> Rate:

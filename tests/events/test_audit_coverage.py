@@ -74,6 +74,7 @@ PARTS = {
     "person_save": "its callers record",
     "person_record": "records itself; its callers are walked",
     "group_joins_tenant": "its caller records",
+    "notices_mark_read": "only what the user has read",
     "checked_vault_change": "records itself; its callers are walked",
     "checked_vault_restore": "records itself; its callers are walked",
     "checked_vault_switch": "records itself; its callers are walked",
@@ -235,6 +236,12 @@ CALLS: dict[str, Call] = {
         "password": "hunter2-of-the-registry",
     },
     "registry_credential_remove": lambda root, x: {"credential": _registry(root, x)},
+    "notice_rule_create": lambda root, x: {"scope": "own", "kinds": ["failed"]},
+    "notice_rule_change": lambda root, x: {
+        "rule": given.notice_rule(root),
+        "changes": {"kinds": ["ended"]},
+    },
+    "notice_rule_remove": lambda root, x: {"rule": given.notice_rule(root)},
     "credential_create": lambda root, x: {"user": root, "label": "mine"},
     "credential_revoke": lambda root, x: {
         "credential": credential_create(user=root, label="mine")[0],

@@ -7,6 +7,8 @@ import { morph } from "./morph.js";
 
 const POLL_MS = 10_000;
 const REFRESH_MS = 10_000;
+const BELL = "notice_bell";
+const BELL_MS = 60_000;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 15_000;
 const ANNOUNCE_MS = 5_000;
@@ -101,13 +103,13 @@ function placeAfter(card) {
   return card?.closest("[data-gone]")?.dataset.gone;
 }
 
-async function fetchCard(card) {
+async function fetchCard(card, onEnd = reloadPage) {
   const reply = await fetch(card.dataset.liveUrl, {
     headers: { "If-None-Match": `"${card.dataset.version ?? ""}"` },
   });
   if (reply.status === 304) return;
   // Signed out meanwhile: the answer is the page to sign in, which is no card.
-  if (reply.redirected) reloadPage();
+  if (reply.redirected) onEnd();
   else if (reply.ok) replace(card.dataset.live, await reply.text());
   else if (reply.status === 404 || reply.status === 403) reloadPage(placeAfter(card));
 }
@@ -184,8 +186,23 @@ function connect() {
   });
 }
 
+/** A page that shows nothing else live, such as a form, has no socket that could reload it. */
+function startBell() {
+  const ignore = () => {};
+  const ask = () => {
+    if (!document.hidden) for (const card of cards()) fetchCard(card, ignore).catch(ignore);
+  };
+  setInterval(ask, BELL_MS);
+  document.addEventListener("visibilitychange", ask);
+  ask();
+}
+
 export function startLive() {
   if (!cards().length) return;
+  if (cards().every((card) => card.dataset.live === BELL)) {
+    startBell();
+    return;
+  }
   setState("connecting");
   showAnswerTime();
   addEventListener("pagehide", () => {

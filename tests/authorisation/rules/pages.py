@@ -58,7 +58,7 @@ CARDS = section(
     rule("card:*", SIGNED, HIDE, relation=[ABSENT]),
     rule("card:*", ADMINS, ALLOW),
     rule("card:node_* card:resource_state", SIGNED, HIDE),
-    rule("card:overview card:*_rows card:resource_board", SIGNED, ALLOW),
+    rule("card:notice_bell card:overview card:*_rows card:resource_board", SIGNED, ALLOW),
     rule("card:policy_pause", TENANT, ALLOW, relation=[BELOW]),
     rule("card:policy_pause", SIGNED, HIDE),
     rule("card:policy_* card:queue_waiting", SIGNED, ALLOW, relation=[TEAM]),
@@ -131,7 +131,8 @@ PAGES_OWN = section(
     rule(
         "/ /overview/* /tape/* /policies/ /policies/sparklines/ /queues/ /search/ /tasks/ "
         "/tasks/new/* /tasks/tabs/ /usage/* /credentials/ /settings/account/ /live/<name>/ "
-        "/settings/resources/ /settings/vaults/ /settings/vaults/new/",
+        "/settings/resources/ /settings/vaults/ /settings/vaults/new/ /notices/ /notices/read/ "
+        "/settings/notices/ /settings/notices/new/",
         SIGNED,
         ALLOW,
     ),
@@ -140,9 +141,9 @@ PAGES_OWN = section(
     rule("/settings/second-factor/app/remove/ /settings/second-factor/codes/", SIGNED, ALLOW, HIDE),
     rule("/settings/second-factor/*", SIGNED, ALLOW, METHOD, method="PUT DELETE"),
     rule("/settings/second-factor/*", SIGNED, ALLOW),
-    rule("/credentials/<pk>/*", SIGNED, ALLOW, relation=[OWN]),
+    rule("/credentials/<pk>/* /settings/notices/<pk>/*", SIGNED, ALLOW, relation=[OWN]),
     rule("/credentials/<pk>/*", ADMINS, ALLOW),
-    rule("/credentials/<pk>/*", SIGNED, HIDE),
+    rule("/credentials/<pk>/* /settings/notices/<pk>/*", SIGNED, HIDE),
     rule("/policies/<pk>/*", SIGNED, ALLOW, relation=[TEAM]),
     rule("/policies/<pk>/*", SIGNED, HIDE),
 )

@@ -71,6 +71,7 @@ REST_ACCOUNT = section(
         "/api/v1/account/* /api/v1/preferences/ /api/v1/credentials/ /api/v1/tasks/ "
         "/api/v1/tasks/bulk/ /api/v1/tasks/bulk-actions/ "
         "/api/v1/tasks/check/ /api/v1/vaults/ /api/v1/vaults/validate/ "
+        "/api/v1/notices/ /api/v1/notices/read/ /api/v1/notice-rules/ "
         "/api/v1/schema/ /api/v1/docs/",
         SIGNED,
         ALLOW,
@@ -86,8 +87,8 @@ REST_ACCOUNT = section(
     # Made with key and secret, not with a session.
     rule("/api/v1/token/", [SERVICE], ALLOW),
     rule("/api/v1/token/", SIGNED, SIGN_IN),
-    rule("/api/v1/credentials/<pk>/", SIGNED, ALLOW, relation=[OWN]),
-    rule("/api/v1/credentials/<pk>/", SIGNED, HIDE),
+    rule("/api/v1/credentials/<pk>/ /api/v1/notice-rules/<pk>/", SIGNED, ALLOW, relation=[OWN]),
+    rule("/api/v1/credentials/<pk>/ /api/v1/notice-rules/<pk>/", SIGNED, HIDE),
 )
 
 REST_POLICIES = section(

@@ -22,7 +22,7 @@ _LOOKED_AT = (
     "/admin/policies/*permission/* /admin/nodes/volume*permission/* "
     "/admin/nodes/installation/* /admin/accounts/loginrules/* /admin/accounts/tenant/* "
     "/admin/accounts/identityprovider/* /admin/events/auditentry/* /admin/usage/rate/* "
-    "/admin/vaults/*"
+    "/admin/vaults/* /admin/notices/*"
 )
 
 SITE = section(

@@ -1,0 +1,64 @@
+"""The form of a rule of notices; its service validates it."""
+
+from typing import Any
+
+from django import forms
+
+from apps.accounts.models import User
+from apps.dashboard.forms_base import PageForm
+from apps.dashboard.forms_people import DIALOG_ID
+from apps.notices.models import NoticeKind, NoticeRule, NoticeScope, WaitLimit
+from apps.notices.selectors import policies_to_notice, queues_to_notice
+
+KINDS = {
+    NoticeKind.STARTED: "Started",
+    NoticeKind.ENDED: "Completed or aborted",
+    NoticeKind.FAILED: "Failed or rejected",
+    NoticeKind.PREEMPTED: "Preempted",
+    NoticeKind.PAUSED: "Paused",
+    NoticeKind.WAITING: "Waiting for longer than the time below",
+}
+_OWN = NoticeScope.OWN.value
+
+
+class NoticeRuleForm(PageForm):
+    """Which tasks, and what of them; with `rule` an existing one, whose tasks stay."""
+
+    tasks = forms.ChoiceField(label="Tasks")
+    kinds = forms.MultipleChoiceField(
+        label="When a task is", choices=list(KINDS.items()), widget=forms.CheckboxSelectMultiple
+    )
+    wait_minutes = forms.TypedChoiceField(
+        label="Waiting for longer than",
+        choices=[("", "–"), *WaitLimit.choices],
+        coerce=int,
+        empty_value=None,
+        required=False,
+    )
+
+    def __init__(self, *args: Any, user: User, rule: NoticeRule | None, **given: Any) -> None:
+        kinds = [NoticeKind.FAILED, NoticeKind.PREEMPTED] if rule is None else rule.kinds
+        initial = {"kinds": kinds, "wait_minutes": rule.wait_minutes if rule else None}
+        super().__init__(*args, **{"auto_id": DIALOG_ID, "initial": initial, **given})
+        self._rows: dict[str, Any] = {}
+        if rule is not None:
+            del self.fields["tasks"]
+            return
+        self._rows |= {f"queue {one.pk}": one for one in queues_to_notice(user).order_by("name")}
+        self._rows |= {f"policy {one.pk}": one for one in policies_to_notice(user).order_by("name")}
+        fields: Any = self.fields
+        named = [(key, f"{key.split()[0].capitalize()} {one}") for key, one in self._rows.items()]
+        fields["tasks"].choices = [(_OWN, "My own tasks"), *named]
+
+    def clean(self) -> dict[str, Any]:
+        """The values as the services take them."""
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        if NoticeKind.WAITING not in values.get("kinds", ()):
+            values["wait_minutes"] = None
+        key = values.pop("tasks", None)
+        if key is not None:
+            scope = key.partition(" ")[0]
+            values["scope"] = scope
+            if scope != _OWN:
+                values[scope] = self._rows[key]
+        return values

@@ -1,0 +1,1 @@
+"""Makes notices from the event log, and changes rules."""

@@ -1,0 +1,40 @@
+"""Tasks, and what happens to them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from apps.accounts.models import User
+from apps.events.models import Event
+from apps.events.services import NewEvent, events_record
+from apps.tasks.models import Task
+from apps.tasks.services.enqueue.submission import task_submit
+from apps.tasks.task_spec import TaskSpec
+from tests.people import Example
+
+Submit = Callable[..., Task]
+Happen = Callable[..., Event]
+
+
+@pytest.fixture
+def submit(example: Example) -> Submit:
+    """Enqueue a task in Dev's queue."""
+
+    def do(owner: User, name: str = "train", **changes: object) -> Task:
+        values = {"queue": example.dev_queue.name, "command": ["train"]}
+        return task_submit(actor=owner, spec=TaskSpec(name=name, **values | changes))  # type: ignore[arg-type]  # checked by the struct
+
+    return do
+
+
+@pytest.fixture
+def happen(db: None) -> Happen:
+    """Record an event of a task, as its transition does."""
+
+    def do(task: Task, kind: str, **data: object) -> Event:
+        assert task.queue is not None
+        queue = task.queue
+        events_record([NewEvent(kind, "task", task.pk, queue.pk, queue.policy_id, data=data)])
+        return Event.objects.latest("pk")
+
+    return do
