@@ -45,12 +45,12 @@ _PATTERNS = "accounts/test_preferences.py::test_a_list_of_patterns_is_taken_at_e
 _PATHS = f"{_DEFENCES}::test_each_path_takes_what_it_needs_and_less_from_who_is_not_signed_in"
 
 _NOTICES = "apps.notices.services"
-_TOLD = "notices/test_making.py::test_notices_of_one_user_are_bounded_and_the_newest_stay"
+_KEPT = "notices/test_notice_maker.py::test_notices_of_one_user_are_bounded_and_the_newest_stay"
 _RULES = "notices/test_rules.py::test_the_rules_of_one_user_are_bounded"
 
 BOUNDS = (
     Bound("person", "rules of notices", f"{_NOTICES}.rules:MOST_RULES", _RULES),
-    Bound("person", "notices that are kept", f"{_NOTICES}.making:MOST_NOTICES", _TOLD),
+    Bound("person", "notices that are kept", f"{_NOTICES}.notice_maker:MOST_NOTICES", _KEPT),
     Bound("person", "drafts", "RPM_DRAFTS_PER_PERSON", _DRAFTS),
     Bound("person", "tasks that wait in one queue", "RPM_WAITING_PER_PERSON", _WAITS),
     Bound("person", "bytes that tasks take", "RPM_TASK_BYTES_PER_PERSON", _BYTES),

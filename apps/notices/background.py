@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from apps.notices.services.making import notices_make, notices_remove_old
+from apps.notices.services.notice_maker import notices_make, notices_remove_old
 
 
 @shared_task(name="notices.make", ignore_result=True)

@@ -1,4 +1,4 @@
-"""Rules of users about what they want to be told, and the notices that follow from them."""
+"""Rules of users about what they are notified of, and the notices that follow from them."""
 
 from django.conf import settings
 from django.db import models
@@ -41,7 +41,7 @@ class WaitLimit(models.IntegerChoices):
 
 
 class NoticeRule(models.Model):
-    """What one user wants to be told of which tasks."""
+    """What one user wants to be notified of, and of which tasks."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notice_rules"
@@ -57,7 +57,7 @@ class NoticeRule(models.Model):
     kinds = models.JSONField(default=list)
     wait_minutes = models.PositiveIntegerField(null=True, blank=True, choices=WaitLimit.choices)
     created_at = models.DateTimeField(default=timezone.now)
-    # The last event before: nothing is told of what happened before.
+    # The last event before: earlier ones make no notices.
     after_event = models.BigIntegerField(default=0, editable=False)
 
     class Meta:
@@ -128,7 +128,7 @@ class NoticeCursor(models.Model):
     # The next ones to read, once these transactions have ended (`event_horizon`).
     horizon_id = models.BigIntegerField(default=0)
     horizon_writers = models.JSONField(default=list)
-    # Tasks that had waited long enough by then were told of.
+    # Tasks that that had waited long enough by then have their notices.
     waits_until = models.DateTimeField()
 
     class Meta:

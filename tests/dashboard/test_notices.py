@@ -1,12 +1,14 @@
 """The bell, the list of notices, and the page of rules."""
 
+from collections.abc import Mapping
+
 from django.test import Client
 
 from apps.accounts.models import User
 from apps.dashboard.render import card_render
 from apps.events.services import NewEvent, events_record
 from apps.notices.models import Notice, NoticeRule
-from apps.notices.services.making import notices_make
+from apps.notices.services.notice_maker import notices_make
 from apps.notices.services.rules import notice_rule_create
 from apps.tasks.models import Task
 from tests.dashboard.conftest import ClientFor, Submit
@@ -119,7 +121,7 @@ def test_errors_of_a_rule_are_at_their_field(
     assert not NoticeRule.objects.exists()
 
 
-def _refused(page: Client, body: dict[str, object]) -> str:
+def _refused(page: Client, body: Mapping[str, object]) -> str:
     answer = page.post("/settings/notices/new/", body)
     assert answer.status_code == 400
     return answer.content.decode()

@@ -56,7 +56,7 @@ def idle_exemption(root: User, example: Example) -> dict[str, Any]:
 
 
 def notice_rule(root: User) -> NoticeRule:
-    """What an administrator is told of."""
+    """A rule of an administrator."""
     return notice_rule_create(user=root, scope="own", kinds=["failed"])
 
 

@@ -11,8 +11,8 @@ from django.db import connection
 from apps.accounts.models import User
 from apps.events.models import Event
 from apps.notices.models import Notice, NoticeCursor
-from apps.notices.services import making
-from apps.notices.services.making import notices_make
+from apps.notices.services import notice_maker
+from apps.notices.services.notice_maker import notices_make
 from apps.notices.services.rules import notice_rule_create
 from apps.tasks.models import Task
 from tests.notices.conftest import Submit
@@ -48,7 +48,7 @@ def task(alice: User, submit: Submit) -> Task:
     return found
 
 
-def told() -> list[int | None]:
+def noticed() -> list[int | None]:
     return list(Notice.objects.order_by("event_id").values_list("event_id", flat=True))
 
 
@@ -60,12 +60,12 @@ def test_an_event_that_commits_after_a_later_one_is_not_missed(task: Task) -> No
         assert early < late
 
         notices_make(run_s=0.2)
-        assert told() == []
+        assert noticed() == []
 
         slow.commit()
         notices_make()
 
-    assert told() == [early, late]
+    assert noticed() == [early, late]
 
 
 def test_numbers_of_a_transaction_that_is_rolled_back_hold_nothing_up(task: Task) -> None:
@@ -78,7 +78,7 @@ def test_numbers_of_a_transaction_that_is_rolled_back_hold_nothing_up(task: Task
         slow.rollback()
         notices_make()
 
-    assert told() == [late]
+    assert noticed() == [late]
 
 
 def test_who_only_begins_to_write_later_holds_nothing_up(task: Task) -> None:
@@ -92,8 +92,8 @@ def test_who_only_begins_to_write_later_holds_nothing_up(task: Task) -> None:
         later.commit()
         notices_make()
 
-    assert told()[0] == first
-    assert len(told()) == 2
+    assert noticed()[0] == first
+    assert len(noticed()) == 2
 
 
 def test_two_processes_make_each_notice_once(task: Task) -> None:
@@ -119,5 +119,5 @@ def test_two_processes_make_each_notice_once(task: Task) -> None:
 
     assert errors == []
     last = Event.objects.latest("pk").pk
-    assert told() == list(range(last - making.MOST_NOTICES + 1, last + 1))
+    assert noticed() == list(range(last - notice_maker.MOST_NOTICES + 1, last + 1))
     assert NoticeCursor.objects.get().event_id == last

@@ -10,7 +10,7 @@ from apps.accounts.models import User
 from apps.events.models import AuditEntry
 from apps.notices.models import Notice, NoticeRule
 from apps.notices.services import rules
-from apps.notices.services.making import notices_make
+from apps.notices.services.notice_maker import notices_make
 from apps.notices.services.rules import notice_rule_create
 from tests.notices.conftest import Happen, Submit
 from tests.people import Example

@@ -19,7 +19,7 @@ from apps.dashboard.live import key_id
 from apps.dashboard.toasts import say
 from apps.notices.models import NoticeRule
 from apps.notices.selectors import rules_visible_to
-from apps.notices.services.reading import notices_mark_read
+from apps.notices.services.read_marks import notices_mark_read
 from apps.notices.services.rules import (
     MOST_RULES,
     notice_rule_change,
@@ -56,7 +56,7 @@ def notice_mark_read(request: HttpRequest) -> HttpResponse:
 @login_required
 @never_cache
 def notice_rule_list(request: HttpRequest) -> HttpResponse:
-    """What one is told of."""
+    """The rules, and what each notifies of."""
     rules = rules_visible_to(person(request))
     rows = [(rule, [str(KINDS[kind]) for kind in KINDS if kind in rule.kinds]) for rule in rules]
     return render(request, "settings/notice_rules.html", {"rows": rows, "most": MOST_RULES})

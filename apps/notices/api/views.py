@@ -31,7 +31,7 @@ from apps.notices.selectors import (
     task_notices,
     unread_count,
 )
-from apps.notices.services.reading import notices_mark_read
+from apps.notices.services.read_marks import notices_mark_read
 from apps.notices.services.rules import notice_rule_change, notice_rule_create, notice_rule_remove
 from apps.policies.selectors import by_name_or_id
 
@@ -69,7 +69,7 @@ class NoticeViewSet(GenericViewSet[Notice]):
 
 
 class NoticeRuleViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[NoticeRule]):
-    """What the user wants to be told of."""
+    """What the user wants to be notified of."""
 
     serializer_class = NoticeRuleSerializer
     pagination_class = KeysetPagination

@@ -1,9 +1,9 @@
 """Up to which event the log can be read without missing one that commits later.
 
 Numbers of events are given when they are inserted, and become visible when their transaction
-commits: event 7 may appear after event 8 was read. Whoever inserts events holds a lock on the table
-from before it gets a number until after the commit. So, where no transaction that held it when
-event 8 was the last still holds it, every event up to 8 is there, or will never be.
+commits: event 7 may appear after event 8 was read. A transaction that inserts events holds a lock
+on the table from before it gets a number until after the commit. So, where no transaction that held
+it when event 8 was the last still holds it, every event up to 8 is there, or will never be.
 """
 
 from dataclasses import dataclass

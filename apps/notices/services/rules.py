@@ -11,7 +11,7 @@ from apps.events.services import event_record
 from apps.notices.models import NoticeKind, NoticeRule, NoticeScope, WaitLimit
 from apps.notices.selectors import policies_to_notice, queues_to_notice, rules_visible_to
 from apps.notices.services.event_horizon import last_event_id
-from apps.notices.services.making import notice_cursor_ensure
+from apps.notices.services.notice_maker import notice_cursor_ensure
 from apps.policies.models import Policy, Queue
 
 MOST_RULES = 20

@@ -14,17 +14,18 @@ from apps.access.rules.rule import Target
 from apps.accounts.models import User
 from apps.accounts.services.groups import group_members_remove
 from apps.configuration.services.rules import RuleSubjects, rule_grant, rule_remove
+from apps.core import clock
 from apps.events.models import Event
 from apps.notices.models import Notice, NoticeCursor
 from apps.notices.selectors import notices_visible_to, unread_count
-from apps.notices.services import making
-from apps.notices.services.making import (
+from apps.notices.services import notice_maker
+from apps.notices.services.notice_maker import (
     KEPT_FOR,
     MOST_NOTICES,
     notices_make,
     notices_remove_old,
 )
-from apps.notices.services.reading import notices_mark_read
+from apps.notices.services.read_marks import notices_mark_read
 from apps.notices.services.rules import notice_rule_create
 from apps.tasks.models import Task
 from apps.tasks.services.holds import task_hold
@@ -35,7 +36,7 @@ from tests.people import Example
 pytestmark = pytest.mark.django_db
 
 
-def told(user: User) -> list[str]:
+def noticed(user: User) -> list[str]:
     return list(
         Notice.objects.filter(user=user).order_by("pk").values_list("event_kind", flat=True)
     )
@@ -55,36 +56,36 @@ def test_a_rule_tells_its_user_what_happens_from_then_on(
     notices_make()
     notices_make()
 
-    assert told(alice) == ["task.running", "task.failed"]
-    assert told(bob) == []
+    assert noticed(alice) == ["task.running", "task.failed"]
+    assert noticed(bob) == []
     last = Notice.objects.latest("pk")
     assert (last.event_id, last.data, last.kind) == (event.pk, {"exit_code": 3}, "failed")
     assert unread_count(alice) == 2
 
 
-def test_what_a_service_does_is_told(alice: User, root: User, submit: Submit) -> None:
+def test_what_a_service_does_makes_a_notice(alice: User, root: User, submit: Submit) -> None:
     notice_rule_create(user=alice, scope="own", kinds=["ended"])
     task_abort(actor=root, task=submit(alice))
 
     notices_make()
 
-    assert told(alice) == ["task.aborted"]
+    assert noticed(alice) == ["task.aborted"]
 
 
 def test_several_rules_tell_of_one_event_once(
     root: User, example: Example, submit: Submit, happen: Happen
 ) -> None:
     for scope in ({"scope": "queue", "queue": example.dev_queue}, {"scope": "own"}):
-        notice_rule_create(user=root, kinds=["failed"], **scope)  # type: ignore[arg-type]
+        notice_rule_create(user=root, kinds=["failed"], **scope)
     notice_rule_create(user=root, scope="policy", policy=example.dev, kinds=["failed"])
     happen(submit(root), "task.failed")
 
     notices_make()
 
-    assert told(root) == ["task.failed"]
+    assert noticed(root) == ["task.failed"]
 
 
-def test_the_manager_of_a_queue_is_told_as_long_as_they_manage_it(
+def test_the_manager_of_a_queue_gets_notices_as_long_as_they_manage_it(
     root: User, bob: User, alice: User, example: Example, submit: Submit, happen: Happen
 ) -> None:
     target = Target(RuleKind.QUEUE, str(example.dev_queue.pk))
@@ -93,13 +94,13 @@ def test_the_manager_of_a_queue_is_told_as_long_as_they_manage_it(
     task = submit(alice)
     happen(task, "task.failed")
     notices_make()
-    assert told(bob) == ["task.failed"]
+    assert noticed(bob) == ["task.failed"]
 
     rule_remove(actor=root, target=target, level=Level.MANAGE)
     happen(task, "task.failed")
     notices_make()
 
-    assert told(bob) == ["task.failed"]
+    assert noticed(bob) == ["task.failed"]
 
 
 def test_nothing_is_shown_of_tasks_that_the_user_may_no_longer_see(
@@ -131,7 +132,9 @@ def test_tasks_that_are_removed_take_their_notices_from_the_list(
     assert not notices_visible_to(alice).exists()
 
 
-def test_elements_are_told_of_by_their_array(alice: User, submit: Submit, happen: Happen) -> None:
+def test_an_array_has_notices_and_its_elements_have_none(
+    alice: User, submit: Submit, happen: Happen
+) -> None:
     notice_rule_create(user=alice, scope="own", kinds=["failed"])
     array, element = submit(alice, "array"), submit(alice, "element")
     Task.objects.filter(pk=element.pk).update(array=array, array_index=0)
@@ -143,7 +146,7 @@ def test_elements_are_told_of_by_their_array(alice: User, submit: Submit, happen
     assert list(Notice.objects.values_list("task_id", flat=True)) == [array.pk]
 
 
-def test_a_deactivated_user_is_told_nothing(alice: User, submit: Submit, happen: Happen) -> None:
+def test_a_deactivated_user_gets_no_notices(alice: User, submit: Submit, happen: Happen) -> None:
     notice_rule_create(user=alice, scope="own", kinds=["failed"])
     task = submit(alice)
     User.objects.filter(pk=alice.pk).update(is_active=False)
@@ -151,10 +154,10 @@ def test_a_deactivated_user_is_told_nothing(alice: User, submit: Submit, happen:
 
     notices_make()
 
-    assert told(alice) == []
+    assert noticed(alice) == []
 
 
-def test_a_task_that_waits_for_long_is_told_of_once(
+def test_a_task_that_waits_for_long_makes_one_notice(
     alice: User, root: User, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notice_rule_create(user=alice, scope="own", kinds=["waiting"], wait_minutes=30)
@@ -164,10 +167,10 @@ def test_a_task_that_waits_for_long_is_told_of_once(
     began = timezone.now()
     Task.objects.filter(pk=later.pk).update(submitted_at=began + timedelta(minutes=30))
     notices_make()
-    assert told(alice) == []
+    assert noticed(alice) == []
 
     for minutes in (29, 32, 34):
-        monkeypatch.setattr(making.clock, "now", lambda m=minutes: began + timedelta(minutes=m))
+        monkeypatch.setattr(clock, "now", lambda m=minutes: began + timedelta(minutes=m))
         notices_make()
 
     notice = Notice.objects.get()
@@ -177,7 +180,7 @@ def test_a_task_that_waits_for_long_is_told_of_once(
 def test_notices_of_one_user_are_bounded_and_the_newest_stay(
     alice: User, submit: Submit, happen: Happen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "MOST_NOTICES", 5)
+    monkeypatch.setattr(notice_maker, "MOST_NOTICES", 5)
     notice_rule_create(user=alice, scope="own", kinds=["failed"])
     task = submit(alice)
     events = []
@@ -215,21 +218,21 @@ def test_an_interrupted_step_is_repeated_as_a_whole(
 ) -> None:
     notice_rule_create(user=alice, scope="own", kinds=["failed"])
     happen(submit(alice), "task.failed")
-    store = making._store
+    store = notice_maker._store
 
     def dies(made: Any) -> None:
         store(made)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(making, "_store", dies)
+    monkeypatch.setattr(notice_maker, "_store", dies)
     with pytest.raises(KeyboardInterrupt):
         notices_make()
-    assert told(alice) == []
+    assert noticed(alice) == []
 
-    monkeypatch.setattr(making, "_store", store)
+    monkeypatch.setattr(notice_maker, "_store", store)
     notices_make()
 
-    assert told(alice) == ["task.failed"]
+    assert noticed(alice) == ["task.failed"]
 
 
 def test_old_notices_are_removed(alice: User, submit: Submit, happen: Happen) -> None:

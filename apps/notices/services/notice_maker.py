@@ -1,7 +1,7 @@
 """Makes notices from the event log: nothing lost, nothing twice.
 
 One row says how far the log is read. It is locked while notices are made, and changes with them in
-one transaction: whoever is killed has done nothing, and the next one repeats it.
+one transaction: a process that is killed has done nothing, and the next one repeats it.
 """
 
 import time
@@ -18,7 +18,7 @@ from apps.core.notifications import after_commit
 from apps.events.models import Event
 from apps.notices.models import Notice, NoticeCursor, NoticeKind, NoticeRule
 from apps.notices.services.event_horizon import event_writers, horizon_now, last_event_id
-from apps.notices.services.matching import KIND_OF_EVENT, TaskFact, rules_for
+from apps.notices.services.rule_matches import KIND_OF_EVENT, TaskFact, rules_for
 from apps.notices.topics import notices_topic
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
@@ -143,7 +143,7 @@ def _of_events(events: Iterable[Event]) -> Made:
 
 
 def _facts(events: list[Event]) -> list[tuple[Event, TaskFact]]:
-    """The events of tasks that are there. Elements of an array are told of by their array."""
+    """The events of tasks that are there. An array has notices, and its elements have none."""
     tasks = Task.objects.filter(pk__in={one.object_id for one in events}, array__isnull=True)
     owners = {str(pk): (pk, owner) for pk, owner in tasks.values_list("pk", "owner_id")}
     found = []
