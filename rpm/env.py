@@ -291,6 +291,8 @@ PATIENCE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+# PostgreSQL compiles a statement whose costs it guesses high: a second for one of milliseconds.
+NO_COMPILING = "-c jit=off"
 # The server ends a transaction that is idle for this long: others wait for its locks.
 IDLE_MOST_S = 300
 # Commands of manage.py that run for as long as the installation does.
@@ -338,11 +340,12 @@ def database(url: str, *, statement_s: int = 0) -> dict[str, Any]:
             f"DATABASE_URL begins with {parts.scheme!r}; use postgresql:// or sqlite:///."
         )
     options: dict[str, Any] = PATIENCE | dict(parse_qsl(parts.query))
+    choices = [NO_COMPILING]
     if statement_s:
-        bounds = f"-c statement_timeout={statement_s}s"
-        bounds += f" -c idle_in_transaction_session_timeout={IDLE_MOST_S}s"
-        options["options"] = f"{bounds} {options.get('options', '')}".strip()
+        choices.append(f"-c statement_timeout={statement_s}s")
+        choices.append(f"-c idle_in_transaction_session_timeout={IDLE_MOST_S}s")
         options["silent_most_s"] = statement_s + ANSWER_S
+    options["options"] = " ".join([*choices, options.get("options", "")]).strip()
     return {
         "ENGINE": "apps.core.postgresql",
         "NAME": unquote(parts.path.lstrip("/")),

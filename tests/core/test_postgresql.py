@@ -114,6 +114,16 @@ def test_commands_such_as_migrate_may_take_their_time(command: list[str], want: 
     assert done.stdout.strip() == want
 
 
+@pytest.mark.parametrize("seconds", [0, 5])
+def test_no_statement_is_compiled(seconds: int) -> None:
+    """One whose costs are guessed high took a second to compile and milliseconds to run."""
+    own = env.database(url_through(connection.settings_dict["PORT"]), statement_s=seconds)
+    wrapper = DatabaseWrapper(connection.settings_dict | own, alias="as_installed")
+    with closing(wrapper), wrapper.cursor() as cursor:
+        cursor.execute("SHOW jit")
+        assert cursor.fetchone() == ("off",)
+
+
 def test_a_process_that_makes_passes_goes_on_after_a_silence(proxy: SilentProxy) -> None:
     variables = {"DATABASE_URL": url_through(proxy.port), "RPM_STATEMENT_TIMEOUT_S": "5"}
     process = subprocess.Popen(
