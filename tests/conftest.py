@@ -8,17 +8,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from tests.nvml.driver import stub_driver, stub_library
-from tests.people import (
-    alice,
-    api_as,
-    bob,
-    charlie,
-    dev_group,
-    example,
-    quinn,
-    research_group,
-    root,
-)
+from tests.people import alice, api_as, bob, charlie, quinn
 from tests.services.browser import chromium, new_page, page
 from tests.services.cdi import cdi_devices
 from tests.services.database_flush import flush_guarded_tables
@@ -29,6 +19,15 @@ from tests.services.podman import podman
 from tests.services.process_caches import fresh_caches, one_long_minute
 from tests.services.smtp import inbox
 from tests.services.sshd import ssh_node, start_ssh_node
+from tests.shared_example import (
+    dev_group,
+    example,
+    own_example,
+    research_group,
+    root,
+    share_examples,
+    shared_example,
+)
 from tests.tenants import organisations
 
 # On a busy machine everything is slow, and that says nothing about the code.
@@ -56,11 +55,13 @@ __all__ = [
     "new_page",
     "one_long_minute",
     "organisations",
+    "own_example",
     "page",
     "podman",
     "quinn",
     "research_group",
     "root",
+    "shared_example",
     "ssh_node",
     "start_ssh_node",
     "stub_driver",
@@ -78,7 +79,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests that SQLite cannot run."""
+    """Skip tests that SQLite cannot run, and let the others share what is long in the making."""
+    share_examples(items)
     if os.environ.get("RPM_TEST_DATABASE") != "postgres":
         left_out = [item for item in items if item.get_closest_marker("postgres_only")]
         items[:] = [item for item in items if item not in left_out]

@@ -59,16 +59,6 @@ class Example:
 
 
 @pytest.fixture
-def dev_group(db: None) -> Group:
-    return Group.objects.create(name="dev")
-
-
-@pytest.fixture
-def research_group(db: None) -> Group:
-    return Group.objects.create(name="research")
-
-
-@pytest.fixture
 def alice(dev_group: Group) -> User:
     return user_create(username="alice", password=None, groups=["dev"])
 
@@ -84,18 +74,8 @@ def charlie(research_group: Group) -> User:
 
 
 @pytest.fixture
-def root(db: None) -> User:
-    return root_make()
-
-
-@pytest.fixture
 def quinn(db: None) -> User:
     return user_create(username="quinn", password=None, groups=[QUEUE_ADMINS])
-
-
-@pytest.fixture
-def example(root: User, dev_group: Group, research_group: Group) -> Example:
-    return example_make(root, dev_group, research_group)
 
 
 def root_make() -> User:

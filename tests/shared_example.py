@@ -1,13 +1,15 @@
 """The worked example, made once for all tests of a module: each gets copies, and is rolled back.
 
-A folder in which nearly every test asks for `example` imports these fixtures into its conftest.
-They are for tests that share no database with other threads or processes: what they see is never
-committed.
+It takes as long to make as most tests that use it. The tests of a module that ask for `example`
+come last, and share it where no test of the module commits: other threads and processes see
+nothing of a transaction.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,9 @@ from django.db import transaction
 
 from apps.accounts.models import User
 from tests.people import Example, example_make, root_make
+
+COMMITTING = frozenset({"transactional_db", "live_server", "django_db_serialized_rollback"})
+_is_shared = pytest.StashKey[bool]()
 
 
 @dataclass(frozen=True)
@@ -28,36 +33,77 @@ class SharedExample:
     example: Example
 
 
-@pytest.fixture(scope="module", autouse=True)
+def share_examples(items: list[pytest.Item]) -> None:
+    """Let the tests that ask for the example share it, after the others of their module."""
+    modules: dict[Path, list[Any]] = defaultdict(list)
+    for item in items:
+        modules[item.path].append(item)
+    for tests in modules.values():
+        tests.sort(key=_asks)
+        if not any(map(_commits, tests)):
+            for item in filter(_asks, tests):
+                item.stash[_is_shared] = True
+                # Before the transaction of the test, in which it would be rolled back. Tests of
+                # one function have one list.
+                if shared_example.__name__ not in item.fixturenames:
+                    item.fixturenames.insert(0, shared_example.__name__)
+    items[:] = [item for tests in modules.values() for item in tests]
+
+
+def _asks(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function):
+        return False
+    definitions = item._fixtureinfo.name2fixturedefs.get("example", ())
+    return any(one.func.__module__ == __name__ for one in definitions)
+
+
+def _commits(item: pytest.Item) -> bool:
+    marks = item.iter_markers("django_db")
+    fixtures = getattr(item, "fixturenames", ())
+    return bool(COMMITTING.intersection(fixtures)) or any(
+        one.kwargs.get("transaction") for one in marks
+    )
+
+
+@pytest.fixture(scope="module")
 def shared_example(django_db_setup: None, django_db_blocker: Any) -> Iterator[SharedExample]:
-    """For every test of the module, so that none depends on which one ran before."""
     with django_db_blocker.unblock(), transaction.atomic():
-        root = root_make()
-        dev, research = (Group.objects.create(name=name) for name in ("dev", "research"))
-        yield SharedExample(root, dev, research, example_make(root, dev, research))
+        yield _make()
         transaction.set_rollback(True)
 
 
 @pytest.fixture
-def own_example(db: None, shared_example: SharedExample) -> SharedExample:
-    return deepcopy(shared_example)
+def own_example(request: pytest.FixtureRequest, db: None) -> SharedExample | None:
+    """Copies of the module's rows; None where each test makes what it asks for."""
+    if not request.node.stash.get(_is_shared, False):
+        return None
+    shared: SharedExample = request.getfixturevalue(shared_example.__name__)
+    return deepcopy(shared)
 
 
 @pytest.fixture
-def root(own_example: SharedExample) -> User:
-    return own_example.root
+def root(own_example: SharedExample | None) -> User:
+    return own_example.root if own_example else root_make()
 
 
 @pytest.fixture
-def dev_group(own_example: SharedExample) -> Group:
-    return own_example.dev_group
+def dev_group(own_example: SharedExample | None) -> Group:
+    return own_example.dev_group if own_example else Group.objects.create(name="dev")
 
 
 @pytest.fixture
-def research_group(own_example: SharedExample) -> Group:
-    return own_example.research_group
+def research_group(own_example: SharedExample | None) -> Group:
+    return own_example.research_group if own_example else Group.objects.create(name="research")
 
 
 @pytest.fixture
-def example(own_example: SharedExample) -> Example:
-    return own_example.example
+def example(
+    own_example: SharedExample | None, root: User, dev_group: Group, research_group: Group
+) -> Example:
+    return own_example.example if own_example else example_make(root, dev_group, research_group)
+
+
+def _make() -> SharedExample:
+    root = root_make()
+    dev, research = (Group.objects.create(name=name) for name in ("dev", "research"))
+    return SharedExample(root, dev, research, example_make(root, dev, research))

@@ -18,17 +18,7 @@ from apps.tasks.api import fast_path
 from apps.tasks.models import Task
 from apps.tasks.services.enqueue.fast_path import fast_path_cache
 from tests.people import Example
-from tests.shared_example import (
-    dev_group,
-    example,
-    own_example,
-    research_group,
-    root,
-    shared_example,
-)
 from tests.tasks.api.test_tasks import wanted
-
-__all__ = ["dev_group", "example", "own_example", "research_group", "root", "shared_example"]
 
 
 @dataclass
