@@ -13,7 +13,13 @@ from apps.allocation.engine.model.quantities import GPU
 from apps.allocation.engine.model.reasons import Detail, Reason, ReasonCode
 from apps.allocation.engine.model.snapshot import Id, QueuedGroup
 from apps.allocation.engine.quota.holds import Holds
-from apps.allocation.engine.quota.tiers import covers, is_over_quota, tier_of, within_limits
+from apps.allocation.engine.quota.tiers import (
+    covers,
+    is_over_quota,
+    limit_uses,
+    tier_of,
+    within_limits,
+)
 from apps.allocation.engine.state.working_state import WorkingState
 from apps.allocation.engine.steps.preemption.candidate_groups import find_protected
 from apps.allocation.engine.steps.preemption.rights import PreemptionRights
@@ -148,33 +154,17 @@ class _Explainer:
                 yield Reason(ReasonCode.OVER_QUOTA_NOT_ALLOWED, short)
 
     def _limits(self, group: GroupState) -> Iterator[Detail]:
-        ledger = self.state.ledger
-        user = group.queued.user
-        for policy in reversed(group.chain):
-            id_ = self.compiled.policies[policy].id
-            limits = self.compiled.limits[policy]
-            if group.has_exceeded and policy == group.policy:
-                limits = {}
-            user_limits = self.compiled.user_limits[policy] if user is not None else {}
-            for key, amount in group.shape.amounts:
-                name = self.compiled.keys[key]
-                if key in limits:
-                    used = ledger.counted(policy, key)
-                    if used + amount > limits[key]:
-                        yield Detail(
-                            policy=id_, key=name, usage=used, limit=limits[key], needed=amount
-                        )
-                if key in user_limits and user is not None:
-                    used = ledger.user_usage(policy, user)[key]
-                    if used + amount > user_limits[key]:
-                        yield Detail(
-                            policy=id_,
-                            user=user,
-                            key=name,
-                            usage=used,
-                            limit=user_limits[key],
-                            needed=amount,
-                        )
+        """The nearest policy first."""
+        uses = [one for one in limit_uses(self.state.ledger, group) if one.is_exceeded]
+        for one in sorted(uses, key=lambda use: -group.chain.index(use.policy)):
+            yield Detail(
+                policy=self.compiled.policies[one.policy].id,
+                user=group.queued.user if one.is_of_user else None,
+                key=self.compiled.keys[one.key],
+                usage=one.used,
+                limit=one.limit,
+                needed=one.amount,
+            )
 
     def _uncovered(self, group: GroupState, chain: tuple[int, ...]) -> Iterator[Detail]:
         ledger = self.state.ledger

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from apps.allocation.engine.compile.compiled_snapshot import Amounts, CompiledSnapshot, GroupState
 from apps.allocation.engine.model.snapshot import Id
 
 UserKey = tuple[int, Id]
+
+
+class LimitUse(NamedTuple):
+    """What is charged against one limit, and what one more task would add; thousandths."""
+
+    policy: int
+    key: int
+    used: int
+    limit: int
+    amount: int
+    is_of_user: bool
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether the limit keeps one more task out."""
+        return self.used + self.amount > self.limit
 
 
 class Ledger:
@@ -84,9 +103,30 @@ class Ledger:
             self.users[policy, user] = found
         return found
 
-    def counted(self, policy: int, key: int) -> int:
-        """Usage as the policy's limit counts it."""
-        return self.usage[policy][key] - self.exempt[policy][key]
+    def limit_uses(
+        self, chain: tuple[int, ...], amounts: Amounts, *, user: Id | None, is_exempt: bool
+    ) -> Iterator[LimitUse]:
+        """The limits that work of these amounts is charged against, from the top of `chain`.
+
+        Args:
+            is_exempt: it is not counted in the limit of its own policy, the last one.
+        """
+        compiled = self.compiled
+        for policy in chain:
+            limits = compiled.limits[policy]
+            if limits and not (is_exempt and policy == chain[-1]):
+                usage, exempt = self.usage[policy], self.exempt[policy]
+                for key, amount in amounts:
+                    if key in limits:
+                        used = usage[key] - exempt[key]
+                        yield LimitUse(policy, key, used, limits[key], amount, is_of_user=False)
+            limits = compiled.user_limits[policy]
+            if limits and user is not None:
+                usage = self.user_usage(policy, user)
+                for key, amount in amounts:
+                    if key in limits:
+                        used = usage[key]
+                        yield LimitUse(policy, key, used, limits[key], amount, is_of_user=True)
 
 
 def _add(into: list[int], amounts: Amounts) -> None:

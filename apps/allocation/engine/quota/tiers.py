@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from apps.allocation.engine.compile.compiled_snapshot import UNCOUNTED, Amounts, GroupState
 from apps.allocation.engine.model.plan import Tier
-from apps.allocation.engine.quota.ledger import Ledger
+from apps.allocation.engine.quota.ledger import Ledger, LimitUse
 
 RESERVED = 0
 
@@ -145,42 +145,16 @@ def within_limits(ledger: Ledger, group: GroupState) -> int:
 
 def _within_limits(ledger: Ledger, group: GroupState) -> int:
     """Less than 0 where a limit is exceeded."""
-    compiled = ledger.compiled
-    count = UNCOUNTED
-    for policy in group.chain:
-        limits = compiled.limits[policy]
-        if limits and not (group.has_exceeded and policy == group.policy):
-            for key, amount in group.shape.amounts:
-                if key in limits:
-                    count = min(count, (limits[key] - ledger.counted(policy, key)) // amount)
-        if compiled.user_limits[policy] and group.queued.user is not None:
-            count = min(count, _within_user_limit(ledger, policy, group.queued.user, group))
-    return count
+    uses = limit_uses(ledger, group)
+    return min(((one.limit - one.used) // one.amount for one in uses), default=UNCOUNTED)
 
 
-def _within_user_limit(ledger: Ledger, policy: int, user: int | str, group: GroupState) -> int:
-    limits = ledger.compiled.user_limits[policy]
-    used = ledger.user_usage(policy, user)
-    return min(
-        (
-            (limits[key] - used[key]) // amount
-            for key, amount in group.shape.amounts
-            if key in limits
-        ),
-        default=UNCOUNTED,
-    )
+def limit_uses(ledger: Ledger, group: GroupState) -> Iterator[LimitUse]:
+    """The limits that the next task of `group` is charged against, from the top."""
+    amounts, user = group.shape.amounts, group.queued.user
+    return ledger.limit_uses(group.chain, amounts, user=user, is_exempt=group.has_exceeded)
 
 
-def short_limits(ledger: Ledger, group: GroupState) -> Iterator[tuple[int, int]]:
+def exceeded_limits(ledger: Ledger, group: GroupState) -> Iterator[tuple[int, int]]:
     """(policy, key) of the limits that keep the next task of `group` out."""
-    for policy in group.chain:
-        limits = ledger.compiled.limits[policy]
-        user_limits = ledger.compiled.user_limits[policy]
-        for key, amount in group.shape.amounts:
-            is_counted = key in limits and not (group.has_exceeded and policy == group.policy)
-            if is_counted and ledger.counted(policy, key) + amount > limits[key]:
-                yield policy, key
-            elif group.queued.user is not None and key in user_limits:
-                used = ledger.user_usage(policy, group.queued.user)[key]
-                if used + amount > user_limits[key]:
-                    yield policy, key
+    return ((one.policy, one.key) for one in limit_uses(ledger, group) if one.is_exceeded)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from apps.allocation.engine.capacity.free_capacity import FreeCapacity
 from apps.allocation.engine.compile.compiled_snapshot import ServingKey
 from apps.allocation.engine.model.snapshot import PreemptionMode
-from apps.allocation.engine.quota.tiers import covers_wholly, short_limits
+from apps.allocation.engine.quota.tiers import covers_wholly, exceeded_limits
 from apps.allocation.engine.steps.preemption.candidates import Candidates
 from apps.allocation.engine.steps.preemption.entitlement import (
     BOTH,
@@ -98,7 +98,7 @@ class FailedSearches:
                 entitlement.stage == OTHERS
                 or all(amount <= reserved.get(key, 0) for key, amount in amounts)
             )
-            and not any(short_limits(ledger, group))
+            and not any(exceeded_limits(ledger, group))
         )
 
 

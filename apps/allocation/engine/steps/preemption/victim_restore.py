@@ -17,20 +17,13 @@ def can_restore(state: WorkingState, victim: ChosenVictim) -> bool:
 
 
 def _is_within_limits(state: WorkingState, candidate: CandidateGroup) -> bool:
-    ledger = state.ledger
-    compiled = state.compiled
-    for policy in candidate.chain:
-        limits = compiled.limits[policy]
-        user_limits = compiled.user_limits[policy] if candidate.user is not None else {}
-        for key, amount in candidate.shape.amounts:
-            is_counted = key in limits and not (candidate.is_exempt and policy == candidate.policy)
-            if is_counted and ledger.counted(policy, key) + amount > limits[key]:
-                return False
-            if candidate.user is not None and key in user_limits:
-                used = ledger.user_usage(policy, candidate.user)[key]
-                if used + amount > user_limits[key]:
-                    return False
-    return True
+    uses = state.ledger.limit_uses(
+        candidate.chain,
+        candidate.shape.amounts,
+        user=candidate.user,
+        is_exempt=candidate.is_exempt,
+    )
+    return not any(one.is_exceeded for one in uses)
 
 
 def _may_start(state: WorkingState, victim: ChosenVictim) -> bool:

@@ -10,7 +10,7 @@ from apps.allocation.engine.capacity.free_capacity import FreeCapacity
 from apps.allocation.engine.capacity.nodes import MemberAssignment
 from apps.allocation.engine.capacity.simulated_capacity import SimulatedCapacity
 from apps.allocation.engine.model.snapshot import RunningTask
-from apps.allocation.engine.quota.tiers import covers_wholly, short_limits, within_limits
+from apps.allocation.engine.quota.tiers import covers_wholly, exceeded_limits, within_limits
 from apps.allocation.engine.steps.preemption.candidate_groups import CandidateGroup, least_loss
 from apps.allocation.engine.steps.preemption.candidates import Candidates
 from apps.allocation.engine.steps.preemption.entitlement import (
@@ -51,7 +51,7 @@ class VictimSearch:
         self._limits: tuple[tuple[int, int], ...] = ()
         self._policies: list[tuple[Order, int, _CandidatesOfPolicy]] = []
         short = self._capacity.short()
-        entitlement.missing = short | {key for _, key in short_limits(self._ledger, self.group)}
+        entitlement.missing = short | {key for _, key in exceeded_limits(self._ledger, self.group)}
 
     def _find_candidates(self, candidates: Candidates) -> list[list[CandidateGroup]]:
         """By policy, worst first."""
@@ -237,7 +237,7 @@ class VictimSearch:
         ledger = self._ledger
         amounts = self.group.shape.amounts
         self._short = self._capacity.short()
-        self._limits = tuple(short_limits(self._ledger, self.group))
+        self._limits = tuple(exceeded_limits(self._ledger, self.group))
         if self.entitlement.stage == OWN:
             # Rights to own work do not grow.
             return (self._short, self._limits)
