@@ -272,6 +272,7 @@ urlpatterns: list[URLPattern] = [
     path("tasks/<uuid:pk>/gpu-use/", tasks.task_gpu_use, name="task_gpu_use"),
     path("tasks/<uuid:pk>/vaults/", vaults.task_vaults, name="task_vaults"),
     path("tasks/<uuid:pk>/edit/", tasks.task_edit_page, name="task_edit"),
+    path("tasks/<uuid:pk>/delete/", tasks.task_delete_now, name="task_delete"),
     path("tasks/<uuid:pk>/enqueue/", tasks.task_enqueue_draft_now, name="task_enqueue_draft"),
     path("tasks/<uuid:pk>/abort/", tasks.task_abort_page, name="task_abort"),
     path("tasks/<uuid:pk>/idle-rule/", tasks.task_idle_rule_now, name="task_idle_rule"),

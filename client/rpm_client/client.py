@@ -81,6 +81,11 @@ class Client(Submission):
         found: list[dict[str, Any]] = self._json("GET", f"{_path(task_id)}attempts/")
         return found
 
+    def dependencies(self, task_id: str) -> list[dict[str, Any]]:
+        """What a task waits for."""
+        found: list[dict[str, Any]] = self._json("GET", f"{_path(task_id)}dependencies/")
+        return found
+
     def task_do(self, task_id: str, verb: str, **values: Any) -> dict[str, Any]:
         """Do an action of REST such as `abort` or `change-queue`; return the task after it."""
         return self._object("POST", f"{_path(task_id)}{verb}/", json=values)
@@ -93,6 +98,12 @@ class Client(Submission):
     def task_change(self, task_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change these fields of a draft."""
         return self._object("PATCH", _path(task_id), json=dict(changes))
+
+    def task_delete(self, task_id: str) -> None:
+        """Delete a draft that never ran."""
+        answer = self._answer("DELETE", _path(task_id))
+        if not answer.is_success:
+            _content(answer)
 
     def task_check(self, description: Mapping[str, Any]) -> dict[str, Any]:
         """Whether the task would run if it were enqueued now; nothing is stored."""

@@ -1,6 +1,7 @@
 """Lists, several logs, cancelling and changing, against a real server."""
 
 import json
+import re
 import uuid
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.allocation.services import run_pass
 from apps.policies.models import Pool
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, AttemptLog, Task
 from rpm_client import Client
-from tests.allocation.state import enqueue
+from tests.allocation.state import enqueue, make_node
 from tests.client.conftest import ctl
 from tests.people import Example
 
@@ -94,6 +96,77 @@ def test_tasks_are_cancelled_after_a_question_with_their_number(
     assert list(
         Task.objects.exclude(state="aborted").values_list("owner__username", flat=True)
     ) == ["bob"]
+
+
+def test_running_elements_of_an_array_are_cancelled_and_no_others(
+    access: dict[str, str], example: Example
+) -> None:
+    make_node(example.bare_metal, name="b1")
+    array = made(access, example.dev_queue.name, "--array", "0-3")
+    run_pass()
+
+    listed = ctl(access, "list", "--state", "allocated").stdout
+    asked = ctl(access, "cancel", "--state", "allocated", given="y\n")
+
+    assert listed.startswith(array)
+    assert "Abort 2 tasks (2 allocated)?" in asked.output
+    states = Task.objects.filter(array=array).order_by("array_index")
+    assert list(states.values_list("state", flat=True)) == ["stopping"] * 2 + ["queued"] * 2
+    whole = ctl(access, "cancel", "--queue", example.dev_queue.name, given="n\n")
+    assert "Abort 1 tasks (1 queued), with 4 elements of arrays?" in whole.output
+
+
+def test_an_id_may_be_given_by_its_beginning(access: dict[str, str], example: Example) -> None:
+    queue = example.dev_queue.name
+    first, second = made(access, queue, "--name", "one"), made(access, queue, "--name", "two")
+    same = next(at for at in range(36) if first[at] != second[at])
+
+    shown = ctl(access, "show", second[: same + 1])
+    several = ctl(access, "show", first[: max(6, same)])
+    none = ctl(access, "abort", "ffffff")
+    short = ctl(access, "show", first[:5])
+    after = ctl(access, "enqueue", "-q", queue, "--after", f"{second[: same + 1]}:any", "--", "a")
+
+    assert f"id: {second}" in shown.stdout.splitlines()
+    assert several.exit_code == 2
+    assert {first, second} <= set(re.findall(r"[0-9a-f-]{36}", several.stderr))
+    assert (none.exit_code, short.exit_code) == (2, 1)
+    assert "No task that you see" in none.stderr
+    waiting = ctl(access, "show", after.stdout.strip()).stdout
+    assert f"after: {second}:any (two, queued, waiting)\n" in waiting
+
+
+def test_an_unknown_queue_is_named(access: dict[str, str], example: Example) -> None:
+    refused = ctl(access, "list", "--queue", "moon")
+
+    assert "there is no such queue that you see" in str(refused.exception)
+
+
+def test_attempts_are_listed(access: dict[str, str], example: Example) -> None:
+    make_node(example.bare_metal, name="b1")
+    task = made(access, example.dev_queue.name)
+    run_pass()
+
+    rows = ctl(access, "attempts", task).stdout.splitlines()
+    found = json.loads(ctl(access, "attempts", task, "--json").stdout)
+
+    assert len(rows) == len(found) == 1
+    assert rows[0].split("\t")[:2] == ["1", "allocated"]
+
+
+def test_drafts_are_deleted_after_a_question(access: dict[str, str], example: Example) -> None:
+    draft, task = (made(access, example.dev_queue.name) for _ in range(2))
+    ctl(access, "dequeue", draft)
+
+    kept = ctl(access, "delete", draft, given="n\n")
+    assert kept.exit_code == 1
+    assert Task.objects.filter(pk=draft).exists()
+    gone = ctl(access, "delete", draft, "--yes")
+    refused = ctl(access, "delete", task, "--yes")
+
+    assert gone.stdout == f"{draft}  deleted\n"
+    assert not Task.objects.filter(pk=draft).exists()
+    assert "Only drafts can be deleted" in str(refused.exception)
 
 
 def test_tasks_are_cancelled_by_id(access: dict[str, str], example: Example) -> None:

@@ -44,6 +44,7 @@ TASK_LIFE = frozenset({
     "tasks_enqueue_many", "tasks_act", "task_set_dependencies", "task_dequeue", "task_hold",
     "task_release", "task_abort", "task_run_again", "task_resume", "task_set_priority",
     "task_reorder", "task_change_queue", "task_checkpoint", "owner_tasks_dequeue",
+    "unstarted_tasks_abort", "draft_delete",
 })
 ONLY_ASK = (
     "can_manage_queue", "check_can_manage_task", "document_preview", "draft_preview", "email_check",

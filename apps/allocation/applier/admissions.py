@@ -10,10 +10,10 @@ from apps.allocation.engine.model.plan import Placement
 from apps.allocation.engine.model.quantities import Quantities
 from apps.allocation.engine.model.snapshot import Snapshot
 from apps.nodes.models import Device, DeviceState
-from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import ADMIT
 from apps.tasks.lifecycle.writers import TaskSubject, task_transition
 from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.selectors.eligibility import ELIGIBLE
 from apps.tasks.services.members.ledger import DeviceIds, devices_hold
 
 
@@ -60,7 +60,7 @@ def ready_tasks(
     ]
     rows = (
         Task.objects.select_for_update(skip_locked=True, no_key=True)
-        .filter(pk__in=wanted, state=TaskState.QUEUED, ineligible_code="")
+        .filter(ELIGIBLE, pk__in=wanted)
         .order_by("pk")
         .values_list("pk", "generation", "task_group_id")
     )

@@ -15,10 +15,11 @@ from django.db.models import Q, QuerySet
 from apps.nodes.models import Device, DeviceState, Node, NodeState
 from apps.policies.models import LiveState, Pool, Queue
 from apps.policies.selectors import is_policy_paused
-from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState, TaskState
+from apps.tasks.lifecycle.states import LIVE_ATTEMPT_STATES, AttemptState
 from apps.tasks.lifecycle.transitions import ADMIT
 from apps.tasks.lifecycle.writers import TaskSubject, task_transition
 from apps.tasks.models import Attempt, Member, Task
+from apps.tasks.selectors.eligibility import ELIGIBLE
 from apps.tasks.services.members.ledger import DeviceIds, devices_hold
 
 
@@ -56,7 +57,7 @@ def _lock_waiting(ended: Collection[Attempt]) -> set[UUID]:
     """
     attempts = {old.task_id: old for old in ended}
     rows = (
-        Task.objects.filter(pk__in=attempts, state=TaskState.QUEUED, ineligible_code="")
+        Task.objects.filter(ELIGIBLE, pk__in=attempts)
         .select_for_update(skip_locked=True, no_key=True)
         .order_by("pk")
     )

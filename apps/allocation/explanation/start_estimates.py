@@ -25,6 +25,7 @@ from apps.allocation.simulation.simulated_state import GroupKey
 from apps.nodes.selectors import is_suspended
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
+from apps.tasks.selectors.eligibility import ELIGIBLE
 
 # Estimates are work, and hardly change from one request to the next.
 KEPT_S = 60
@@ -211,12 +212,7 @@ def expected_start_of_new(
 
 def _limits_before(task: Task) -> LimitsByTask:
     """Its equals in order up to itself, with time of submission and limit in seconds."""
-    equals = Task.objects.filter(
-        task_group=task.task_group_id,
-        state=TaskState.QUEUED,
-        ineligible_code="",
-        array_count=None,
-    )
+    equals = Task.objects.filter(ELIGIBLE, task_group=task.task_group_id)
     upto = Q(submitted_at__lt=task.submitted_at) | Q(
         submitted_at=task.submitted_at, pk__lte=task.pk
     )

@@ -8,8 +8,8 @@ from django.db.models import Count
 
 from apps.allocation.engine.model.snapshot import QueuedGroup
 from apps.allocation.loader import LoadedSnapshot, load
-from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
+from apps.tasks.selectors.eligibility import ELIGIBLE
 
 
 def load_with_queued_counts(*, now_us: int) -> LoadedSnapshot:
@@ -25,7 +25,7 @@ def load_with_queued_counts(*, now_us: int) -> LoadedSnapshot:
 
 def queued_counts() -> Mapping[int, int]:
     """Eligible waiting tasks by the id of their group; one query, answered from an index."""
-    tasks = Task.objects.filter(state=TaskState.QUEUED, ineligible_code="", array_count=None)
+    tasks = Task.objects.filter(ELIGIBLE)
     rows = tasks.order_by().values_list("task_group_id")
     return defaultdict(int, {pk or 0: count for pk, count in rows.annotate(Count("pk"))})
 

@@ -16,27 +16,27 @@ from apps.allocation.loader.configuration import Configuration, amounts
 from apps.allocation.loader.head_bounds import GroupDemand, HeadBounds
 from apps.allocation.loader.texts import id_text, moment_us
 from apps.tasks.models import TaskGroup
+from apps.tasks.selectors.eligibility import ELIGIBLE_SQL
 
 # One probe of the partial index per group, whatever waits behind.
-_HEADS_POSTGRESQL = """
+_HEADS_POSTGRESQL = f"""
     SELECT wanted.task_group_id, head.id, head.submitted_at
     FROM unnest(%s::bigint[], %s::int[]) AS wanted (task_group_id, most)
     CROSS JOIN LATERAL (
         SELECT id, submitted_at FROM tasks_task
-        WHERE task_group_id = wanted.task_group_id AND state = 'queued'
-            AND ineligible_code = '' AND array_count IS NULL
+        WHERE task_group_id = wanted.task_group_id AND {ELIGIBLE_SQL}
         ORDER BY submitted_at, id LIMIT wanted.most
     ) AS head
-"""
-_HEADS_SQLITE = """
+"""  # noqa: S608  # no value of a user is in it
+_HEADS_SQLITE = f"""
     SELECT task_group_id, id, submitted_at FROM (
         SELECT task_group_id, id, submitted_at, row_number() OVER (
             PARTITION BY task_group_id ORDER BY submitted_at, id
         ) AS place
         FROM tasks_task
-        WHERE state = 'queued' AND ineligible_code = '' AND array_count IS NULL
+        WHERE {ELIGIBLE_SQL}
     ) WHERE place <= %s
-"""
+"""  # noqa: S608  # no value of a user is in it
 
 
 def load_queued_groups(

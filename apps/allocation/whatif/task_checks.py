@@ -24,8 +24,8 @@ from apps.allocation.loader.configuration import amounts
 from apps.allocation.loader.texts import microseconds
 from apps.core.errors import Conflict
 from apps.nodes.selectors import is_suspended
-from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
+from apps.tasks.selectors.eligibility import ELIGIBLE
 from apps.tasks.selectors.queue_order import (
     FAR,
     QueueExplanation,
@@ -110,12 +110,7 @@ def _try(actor: User, spec: TaskSpec) -> _TriedTask:
     with transaction.atomic():
         task = task_submit(actor=actor, spec=spec)
         ahead = queue_position(task) - 1
-        equals = Task.objects.filter(
-            task_group=task.task_group_id,
-            state=TaskState.QUEUED,
-            ineligible_code="",
-            array_count=None,
-        ).exclude(pk=task.pk)
+        equals = Task.objects.filter(ELIGIBLE, task_group=task.task_group_id).exclude(pk=task.pk)
         found = queue_explanation(task) if task.ineligible_code else None
         reasons = tuple(found.reasons) if found is not None else ()
         tried = _TriedTask(task, task.task_group, ahead, equals.order_by()[:FAR].count(), reasons)

@@ -14,8 +14,9 @@ from apps.dashboard.live import Sharing, card, topics_of
 from apps.dashboard.selectors.current_tasks import current_tasks_visible_to
 from apps.dashboard.selectors.pools import PoolFacts, first_pools, pool_facts
 from apps.policies.models import Queue
-from apps.tasks.lifecycle.states import ADMITTED_STATES, TaskState
+from apps.tasks.lifecycle.states import ADMITTED_STATES
 from apps.tasks.models import Task
+from apps.tasks.selectors.eligibility import WAITING
 from apps.usage.selectors.current_usage import Usage
 from apps.usage.selectors.policy_use import PolicyGpuUse, policy_use, use_threshold
 from apps.usage.selectors.waiting_tasks import WaitingTasks, waiting_sum
@@ -108,7 +109,7 @@ def load_overview(user: User, _key: str) -> Overview:
         free=None if limit is None else max(limit - usage.total, 0),
         waiting=waiting,
         own_running=states.filter(state__in=ADMITTED_STATES).count(),
-        own_waiting=states.filter(state=TaskState.QUEUED, array_count=None).count(),
+        own_waiting=states.filter(WAITING).count(),
         restore_banner=restore_banner() if is_admin(user) else None,
         is_admin=is_admin(user),
         topics=(

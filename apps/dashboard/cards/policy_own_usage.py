@@ -14,8 +14,8 @@ from apps.dashboard.cards.words import ordinal
 from apps.dashboard.live import Sharing, card, key_id, topics_of
 from apps.nodes.selectors import is_suspended
 from apps.policies.selectors import policy_family
-from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
+from apps.tasks.selectors.eligibility import WAITING
 from apps.tasks.selectors.queue_order import queue_position
 from apps.usage.selectors.current_usage import GPU, live_attempts
 
@@ -55,9 +55,7 @@ def load_policy_own_usage(user: User, key: str) -> PolicyOwnUsage | None:
     attempts = live_attempts(Q(policy__in=family, task__owner=user))
     usage = sum(one.gpu for one in attempts)
     limit = quantities_milli(policy.user_limit or {}).get(GPU)
-    tasks = Task.objects.filter(
-        owner=user, queue__policy__in=family, state=TaskState.QUEUED, array_count=None
-    )
+    tasks = Task.objects.filter(WAITING, owner=user, queue__policy__in=family)
     first = tasks.select_related("task_group", "queue__profile").order_by("submitted_at", "pk")[
         :MOST
     ]

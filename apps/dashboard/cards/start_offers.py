@@ -12,8 +12,8 @@ from apps.allocation.explanation import ExpectedStart
 from apps.allocation.whatif.queue_starts import QueueStart, task_starts
 from apps.core.units import MILLI, milli_text, quantities_milli
 from apps.policies.models import Queue
-from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
+from apps.tasks.selectors.eligibility import is_eligible
 from apps.tasks.selectors.visibility import task_permissions
 from apps.tasks.task_spec import TaskSpec
 
@@ -60,8 +60,7 @@ def start_offers(user: User, task: Task, expected: ExpectedStart | None) -> tupl
 
 
 def _may_act(user: User, task: Task) -> bool:
-    is_waiting = task.state == TaskState.QUEUED and not task.ineligible_code
-    return is_waiting and task.array_count is None and task_permissions(user, task).manage
+    return is_eligible(task) and task_permissions(user, task).manage
 
 
 def _spec(task: Task) -> TaskSpec:

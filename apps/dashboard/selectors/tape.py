@@ -22,8 +22,8 @@ from apps.accounts.models import User
 from apps.nodes.models import Device, Node
 from apps.nodes.selectors import devices_not_replaced
 from apps.policies.models import Policy, Pool
-from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Attempt, Member, PastTier, Task, TaskGroup
+from apps.tasks.selectors.eligibility import ELIGIBLE
 from apps.tasks.selectors.visibility import tasks_seen_with_queue
 from apps.usage.selectors.usage_history import overlapping_attempts
 
@@ -147,6 +147,6 @@ def next_tasks(user: User, most: int) -> list[Task]:
     """The first waiting tasks of their groups, as far as the user sees them, in one query."""
     heads = TaskGroup.objects.filter(head_id__isnull=False).values("head_id")
     tasks = tasks_seen_with_queue(user).filter(pk__in=heads)
-    tasks = tasks.filter(state=TaskState.QUEUED, ineligible_code="")
+    tasks = tasks.filter(ELIGIBLE)
     tasks = tasks.select_related("owner", "queue__policy", "task_group").defer("content")
     return list(tasks.order_by("-priority", "is_preemptible", "submitted_at", "pk")[:most])

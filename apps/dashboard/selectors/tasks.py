@@ -1,6 +1,6 @@
 """The list of tasks, filtered as its form says, and one task with what its cards show."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any, Self
@@ -25,6 +25,7 @@ from apps.tasks.lifecycle.states import (
 )
 from apps.tasks.models import Attempt, Member, Task
 from apps.tasks.selectors.visibility import (
+    in_states,
     tasks_seen_with_queue,
     tasks_tagged,
     tasks_visible_to,
@@ -163,7 +164,9 @@ def tasks_page(user: User, wanted: TaskFilter, most: int) -> tuple[list[Task], s
     parts = PARTS.get(wanted.view, (VIEWS[wanted.view],))
     found: list[tuple[int, Task]] = []
     for part in range(wanted.part, len(parts)):
-        rows = _ordered(tasks.filter(state__in=parts[part]), wanted, is_first=part == wanted.part)
+        rows = _ordered(
+            tasks.filter(_of_part(wanted.view, parts[part])), wanted, is_first=part == wanted.part
+        )
         found += [(part, task) for task in rows[: most + 1 - len(found)]]
         if len(found) > most:
             break
@@ -178,11 +181,16 @@ def task_counts(user: User, wanted: TaskFilter) -> dict[str, int]:
     """How many tasks of each view match; `MOST_COUNTED + 1` stands for any more."""
     tasks = tasks_matching(user, wanted).order_by()
     return {
-        view: tasks.filter(_in_days(user, wanted, view), state__in=states)[
+        view: tasks.filter(_in_days(user, wanted, view), _of_part(view, states))[
             : MOST_COUNTED + 1
         ].count()
         for view, states in VIEWS.items()
     }
+
+
+def _of_part(view: str, states: Collection[str]) -> Q:
+    """An array runs with its elements; where waiting tasks stand below, it waits there."""
+    return in_states(states) if view == "running" else Q(state__in=states)
 
 
 def tasks_matching(user: User, wanted: TaskFilter) -> QuerySet[Task]:

@@ -38,6 +38,7 @@ from apps.tasks.selectors.attempts import attempts_of
 from apps.tasks.selectors.gpu_use import gpu_use_steps
 from apps.tasks.selectors.idle_attempts import idle_rule_of, may_be_idle
 from apps.tasks.selectors.visibility import task_permissions
+from apps.tasks.services.draft_removal import draft_delete
 from apps.tasks.services.enqueue.submission import (
     task_change,
     task_create,
@@ -219,6 +220,21 @@ def task_abort_page(request: HttpRequest, pk: UUID) -> HttpResponse:
     else:
         say(request, f"{task.name} is being stopped.")
     return redirect_to(request, back)
+
+
+# permission: the owner, administrators; the service checks
+@require_POST
+@login_required
+def task_delete_now(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Delete a draft, then go to the list of drafts; back to its page where that is not done."""
+    user = person(request)
+    task = _task_or_404(user, pk)
+    name = task.name
+    done = _act(request, pk, draft_delete)
+    if Task.objects.filter(pk=pk).exists():
+        return done
+    say(request, f"Draft {name} is deleted.")
+    return redirect_to(request, f"{reverse('task_list')}?view=drafts")
 
 
 # permission: the owner, manage of the queue, administrators; the service checks

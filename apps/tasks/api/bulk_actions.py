@@ -110,7 +110,11 @@ def _ids(user: User, body: BulkActionBody) -> tuple[list[UUID], bool]:
         raise BadInput(f"tasks {problem}.", fields={"tasks": problem})
     if body.tasks is not None:
         return body.tasks, False
-    matching = tasks_matching_filters(user, _filters(body.filter or {}))
+    filters = _filters(body.filter or {})
+    matching = tasks_matching_filters(user, filters)
+    if filters.get("state"):
+        # What is done with an array is done with elements in other states, too.
+        matching = matching.filter(state__in=filters["state"].split(","))
     if body.before is not None:
         matching = matching.filter(pk__lt=body.before)
     found = list(matching.order_by("-pk").values_list("pk", flat=True)[: MOST_TASKS + 1])

@@ -1,10 +1,13 @@
 """Query parameters, versions and raw bodies of requests."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
 from apps.accounts.models import User
@@ -23,8 +26,25 @@ from apps.tasks.selectors.attempts import (
 )
 from apps.tasks.selectors.visibility import TaskPermissions
 
-FILTERS = ("state", "queue", "policy", "owner", "tag", "q", "array")
+FILTERS = ("state", "queue", "policy", "owner", "tag", "q", "array", "id")
 _PAGING = ("limit", "cursor")
+_ID_BEGINNING = re.compile(r"[0-9a-f]{6,8}[0-9a-f-]{0,28}")
+FILTER_PARAMETERS = [
+    OpenApiParameter("state", description="Several, separated by commas."),
+    OpenApiParameter("queue", description="Name or id."),
+    OpenApiParameter("policy", description="Name or id."),
+    OpenApiParameter("owner", description="User name."),
+    OpenApiParameter("tag"),
+    OpenApiParameter("q", description="Part of the name."),
+    OpenApiParameter(
+        "array",
+        OpenApiTypes.UUID,
+        description="The elements of this array, which are left out otherwise.",
+    ),
+    OpenApiParameter(
+        "id", description="Its first characters, 6 at least; also of elements of arrays."
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +107,9 @@ def filters_check(given: Mapping[str, str], *, others: tuple[str, ...] = ()) -> 
             raise BadInput(f"state: {problem}.", fields={"state": problem})
     if given.get("array") and not _is_uuid(given["array"]):
         raise BadInput("array must be the id of a task.", fields={"array": "must be an id"})
+    if given.get("id") and not _ID_BEGINNING.fullmatch(given["id"].lower()):
+        problem = "must be an id, or its first characters, at least 6"
+        raise BadInput(f"id {problem}.", fields={"id": problem})
 
 
 def _is_uuid(text: str) -> bool:

@@ -36,6 +36,7 @@ from apps.tasks.api.bodies import (
 )
 from apps.tasks.api.parsers import RawBulkParser, RawJsonParser
 from apps.tasks.api.query_parameters import (
+    FILTER_PARAMETERS,
     body_of,
     check_version,
     generation_parameter,
@@ -66,6 +67,7 @@ from apps.tasks.selectors.visibility import (
     without_hidden_queues,
 )
 from apps.tasks.services.attempts.checkpoints import task_checkpoint
+from apps.tasks.services.draft_removal import draft_delete
 from apps.tasks.services.enqueue.bulk import tasks_enqueue_many
 from apps.tasks.services.enqueue.idempotency import idempotency_of
 from apps.tasks.services.enqueue.submission import (
@@ -94,19 +96,6 @@ _IF_MATCH = OpenApiParameter("If-Match", location="header", description="The ETa
 _KEY = OpenApiParameter(
     "Idempotency-Key", location="header", description="The same key and body give the same task."
 )
-_FILTERS = [
-    OpenApiParameter("state", description="Several, separated by commas."),
-    OpenApiParameter("queue", description="Name or id."),
-    OpenApiParameter("policy", description="Name or id."),
-    OpenApiParameter("owner", description="User name."),
-    OpenApiParameter("tag"),
-    OpenApiParameter("q", description="Part of the name."),
-    OpenApiParameter(
-        "array",
-        OpenApiTypes.UUID,
-        description="The elements of this array, which are left out otherwise.",
-    ),
-]
 _LOG = [
     OpenApiParameter("generation", OpenApiTypes.INT, description="Default: the last."),
     OpenApiParameter("rank", OpenApiTypes.INT, description="Member of a gang; default 0."),
@@ -128,7 +117,7 @@ _GENERATION = OpenApiParameter(
 
 
 @extend_schema_view(
-    list=extend_schema(parameters=_FILTERS, responses=TaskSummary),
+    list=extend_schema(parameters=FILTER_PARAMETERS, responses=TaskSummary),
     retrieve=_DETAIL,
     create=extend_schema(
         request=TaskSpec,
@@ -179,6 +168,14 @@ class TaskViewSet(viewsets.GenericViewSet[Task]):
         check_version(request, task)
         task = task_change(actor=user, task=task, changes=read_changes(body_of(request)))
         return self._response(request, task)
+
+    @extend_schema(parameters=[_IF_MATCH], responses={204: None, **_ERRORS})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete a draft that never ran; of other tasks, retention removes what has ended."""
+        task = self._task(request, pk)
+        version = check_version(request, task)
+        draft_delete(actor=user_of(request), task=task, version=version)
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
     @_TO_QUEUE
     @action(detail=True, methods=["post"])

@@ -1,8 +1,9 @@
 """The tasks that a user may see, and how much of each."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -10,9 +11,10 @@ from django.db.models import Count, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from apps.access.permissions import rows_with_permission, verbs_held
+from apps.access.selectors import policies_visible_to, queues_visible_to
 from apps.accounts.models import User
-from apps.core.errors import NotFound
-from apps.tasks.lifecycle.states import TaskState
+from apps.core.errors import BadInput, NotFound
+from apps.tasks.lifecycle.states import ADMITTED_STATES, TaskState
 from apps.tasks.models import Task
 from apps.tasks.permissions import LOG, MANAGE, QUEUE, VIEW
 
@@ -66,23 +68,28 @@ def tasks_matching_filters(user: User, wanted: Mapping[str, str]) -> QuerySet[Ta
     Args:
         wanted: `state` (several by commas), `queue` and `policy` (name or id), `owner` (a user
             name), `tag`, `q` (part of the name); what is missing or empty does not filter.
-            `array` (an id) wants its elements, which are left out otherwise.
+            `array` (an id) wants its elements, which are left out otherwise. `id` (the first
+            characters of one) finds elements, too.
+
+    Raises:
+        BadInput: there is no such queue or policy, or the user may not see it.
     """
     wanted_queue = wanted.get("queue") or wanted.get("policy")
     tasks = tasks_seen_with_queue(user) if wanted_queue else tasks_visible_to(user)
     given = {name: value for name, value in wanted.items() if value}
-    tasks = tasks.filter(array=UUID(given["array"]) if "array" in given else None)
+    if "id" in given:
+        tasks = tasks.filter(_begins(given["id"]))
+    else:
+        tasks = tasks.filter(array=UUID(given["array"]) if "array" in given else None)
     if "state" in given:
-        tasks = tasks.filter(state__in=given["state"].split(","))
+        tasks = tasks.filter(in_states(given["state"].split(",")))
     if "owner" in given:
         tasks = tasks.filter(owner__username=given["owner"])
     if "q" in given:
         tasks = tasks.filter(name__icontains=given["q"])
     for kind in ("queue", "policy"):
         if kind in given:
-            tasks = tasks.filter(
-                _named("queue" if kind == "queue" else "queue__policy", given[kind])
-            )
+            tasks = _of_named(user, tasks, kind, given[kind])
     if "tag" in given:
         tasks = tasks_tagged(tasks, given["tag"])
     return tasks.select_related("owner", "queue").defer("content")
@@ -125,11 +132,50 @@ def counts_by_queue(queue_ids: list[int] | None = None) -> dict[int, dict[str, i
     return found
 
 
+def _of_named(user: User, tasks: QuerySet[Task], kind: str, given: str) -> QuerySet[Task]:
+    """The tasks of the queue or policy of this name or id."""
+    is_queue = kind == "queue"
+    seen: QuerySet[Any] = queues_visible_to(user) if is_queue else policies_visible_to(user)
+    named = tasks.filter(_named("queue" if is_queue else "queue__policy", given))
+    # One that was removed is known by its tasks.
+    if not seen.filter(_own_name(given)).exists() and not named.exists():
+        problem = f"names {given[:100]!r}: there is no such {kind} that you see"
+        raise BadInput(f"{kind} {problem}.", fields={kind: problem})
+    return named
+
+
+def in_states(states: Collection[str]) -> Q:
+    """Tasks in these states; of an array, those of its elements that hold hardware count as well.
+
+    One query more where one of these states is named.
+    """
+    held = [one for one in ADMITTED_STATES if one in states]
+    found = Q(state__in=states)
+    if held:
+        elements = Task.objects.filter(array__isnull=False, state__in=held).order_by()
+        # Read first: so each part of the filter has its index.
+        arrays = list(elements.values_list("array", flat=True).distinct())
+        found |= Q(pk__in=arrays) if arrays else Q()
+    return found
+
+
+def _begins(text: str) -> Q:
+    """The ids that begin so; they are in the order of their digits."""
+    digits = text.lower().replace("-", "")[:32]
+    return Q(pk__gte=UUID(digits.ljust(32, "0")), pk__lte=UUID(digits.ljust(32, "f")))
+
+
 def _named(path: str, given: str) -> Q:
     by_name = Q(**{f"{path}__name": given})
-    if given.isascii() and given.isdigit() and len(given) < 19:
-        return by_name | Q(**{path: int(given)})
-    return by_name
+    return by_name | Q(**{path: int(given)}) if _is_id(given) else by_name
+
+
+def _own_name(given: str) -> Q:
+    return Q(name=given) | Q(pk=int(given)) if _is_id(given) else Q(name=given)
+
+
+def _is_id(given: str) -> bool:
+    return given.isascii() and given.isdigit() and len(given) < 19
 
 
 def tasks_tagged(tasks: QuerySet[Task], tag: str) -> QuerySet[Task]:

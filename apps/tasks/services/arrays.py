@@ -28,6 +28,7 @@ from apps.tasks.lifecycle.transitions import (
 )
 from apps.tasks.lifecycle.writers import TaskSubject, task_transition, transition_record
 from apps.tasks.models import Task
+from apps.tasks.selectors import eligibility
 from apps.tasks.selectors.arrays import elements_by_state
 from apps.tasks.services.queues import queue_share
 from apps.tasks.services.stop import elements_abort
@@ -184,12 +185,11 @@ def _arrays_to_advance(live_by_array: Mapping[UUID, LiveElements]) -> list[tuple
 
 def _live_by_array(which: Q) -> dict[UUID, LiveElements]:
     """The elements that have not ended, of arrays with any."""
-    is_queued = Q(state=TaskState.QUEUED)
     rows = Task.objects.filter(which, array__isnull=False, state__in=LIVE_STATES).order_by()
     counted = rows.values("array_id", "owner_id", "array__state").annotate(
         count=Count("pk"),
-        queued=Count("pk", filter=is_queued),
-        eligible=Count("pk", filter=is_queued & Q(ineligible_code="")),
+        queued=Count("pk", filter=eligibility.WAITING),
+        eligible=Count("pk", filter=eligibility.ELIGIBLE),
     )
     return {
         one["array_id"]: LiveElements(

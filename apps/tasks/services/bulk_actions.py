@@ -1,6 +1,6 @@
 """Bulk actions: one action on many tasks, each judged and recorded as if it were alone."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
@@ -11,12 +11,13 @@ from django.db import DatabaseError
 
 from apps.accounts.models import User
 from apps.core.errors import BadInput, NotFound, RpmError, Unavailable
+from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import tasks_visible_to, without_hidden_queues
 from apps.tasks.services.enqueue.submission import task_run_again
 from apps.tasks.services.holds import task_hold, task_release
 from apps.tasks.services.queue_order import task_change_queue, task_set_priority
-from apps.tasks.services.stop import task_abort, task_dequeue
+from apps.tasks.services.stop import task_abort, task_dequeue, unstarted_tasks_abort
 
 log = structlog.get_logger(__name__)
 
@@ -92,6 +93,8 @@ def tasks_act(
 ) -> list[BulkResult]:
     """Do the same with many tasks, one after the other, each in a transaction of its own.
 
+    Tasks that do not run are aborted all at once.
+
     Args:
         ids: at most `MOST_TASKS`; one that is named twice counts once.
         check: what else must let the actor act on each task; raises an `RpmError`.
@@ -109,9 +112,12 @@ def tasks_act(
     tasks = _visible(actor, wanted)
     until = monotonic() + run_s
     results = []
+    aborted = _abort_unstarted(actor, tasks, check) if action.verb == "abort" else frozenset()
     for pk in wanted:
         task = tasks.get(pk)
-        if task is None:
+        if pk in aborted:
+            results.append(BulkResult(pk, task))
+        elif task is None:
             results.append(_not_found(pk))
         elif monotonic() >= until:
             error: RpmError = Unavailable(
@@ -139,6 +145,30 @@ def _act(
         # Such as a deadlock: its own transaction is undone, and what was done before stays done.
         log.warning("bulk_action.failed", task=str(task.pk), detail=str(error).strip())
         return BulkResult(task.pk, task, Unavailable("The database failed: send this task again."))
+
+
+def _abort_unstarted(
+    actor: User, tasks: Mapping[UUID, Task], check: Callable[[Task], None] | None
+) -> Collection[UUID]:
+    """The ids of those that ended; the others are judged one by one."""
+    ids = [pk for pk, task in tasks.items() if _passes(check, task)]
+    try:
+        ended = unstarted_tasks_abort(actor=actor, ids=ids)
+    except DatabaseError as error:
+        log.warning("bulk_action.failed", tasks=len(ids), detail=str(error).strip())
+        return frozenset()
+    for pk in ended:
+        tasks[pk].state = TaskState.ABORTED
+    return ended
+
+
+def _passes(check: Callable[[Task], None] | None, task: Task) -> bool:
+    if check is not None:
+        try:
+            check(task)
+        except RpmError:
+            return False
+    return True
 
 
 def _not_found(pk: UUID) -> BulkResult:

@@ -265,6 +265,7 @@ def unstarted_tasks_remove(tasks: Collection[uuid.UUID]) -> None:
     """Remove these tasks, which have no attempt and are locked by the caller."""
     ids = [str(pk) for pk in tasks]
     _delete(Event.objects.filter(object_type="task", object_id__in=ids))
+    IdempotencyKey.objects.filter(task_id__in=tasks).delete()
     Task.objects.filter(pk__in=tasks).delete()
 
 

@@ -11,6 +11,7 @@ from django.db.models.functions import Coalesce, TruncHour, TruncMinute
 from apps.core.units import milli
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
+from apps.tasks.selectors.eligibility import WAITING
 from apps.usage.models import UsageRun
 from apps.usage.selectors.bookings import MS, bookings_of
 from apps.usage.selectors.current_usage import GPU
@@ -105,7 +106,7 @@ def _queued(scope: HistoryScope, *, began: datetime, until: datetime) -> Iterato
     since = Coalesce("waiting_since", "submitted_at")
     trunc: Any = TruncMinute if until - began <= BY_THE_MINUTE else TruncHour
     rows: Any = (
-        Task.objects.filter(state=TaskState.QUEUED, task_group__in=list(amounts), array_count=None)
+        Task.objects.filter(WAITING, task_group__in=list(amounts))
         .order_by()
         .annotate(since=since)
         .annotate(

@@ -11,8 +11,8 @@ from django.db.models import Count, Min
 from django.db.models.functions import Coalesce
 
 from apps.accounts.models import User
-from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task, TaskGroup
+from apps.tasks.selectors.eligibility import WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ def waiting_by_queue(queue_ids: Iterable[int] | None = None) -> defaultdict[int,
         task_groups = task_groups.filter(queue__in=list(queue_ids))
     columns = ("pk", "queue_id", "priority", "is_preemptible", "reason_code")
     known = {pk: values for pk, *values in task_groups.order_by().values_list(*columns)}
-    # An array itself never starts: its elements count once they are stored.
-    tasks = Task.objects.filter(state=TaskState.QUEUED, array_count=None)
+    tasks = Task.objects.filter(WAITING)
     if queue_ids is not None:
         tasks = tasks.filter(task_group__in=list(known))
     # Position of a task in its queue, and since when it waits: different once it was moved.
@@ -85,9 +84,7 @@ def waiting_by_queue(queue_ids: Iterable[int] | None = None) -> defaultdict[int,
 
 def own_waiting_by_queue(user: User, queue_ids: Iterable[int]) -> dict[int, int]:
     """How many of the person's own tasks wait in each of these queues."""
-    tasks = Task.objects.filter(
-        owner=user, state=TaskState.QUEUED, queue__in=list(queue_ids), array_count=None
-    )
+    tasks = Task.objects.filter(WAITING, owner=user, queue__in=list(queue_ids))
     rows = tasks.order_by().values_list("queue_id").annotate(Count("pk"))
     return {queue: count for queue, count in rows if queue is not None}
 

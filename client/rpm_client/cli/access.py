@@ -1,8 +1,10 @@
 """The server that a command connects to, and its credential."""
 
+import re
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Optional
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -10,6 +12,13 @@ from rpm_client.cli.profiles import DEFAULT, ServerProfile, read_profiles
 
 if TYPE_CHECKING:
     from rpm_client.client import Client
+
+
+# The beginning of an id: not all of its 36 characters.
+BEGINNING = re.compile(r"[0-9a-f]{6,8}(-[0-9a-f-]{0,26})?")
+CONNECTION = "rpm_client.connection"
+# Ids that begin the same and are shown.
+MOST = 4
 
 
 @dataclass(frozen=True)
@@ -50,8 +59,49 @@ def resolve(access: ServerAccess) -> ServerProfile:
 
 
 def client_of(context: typer.Context) -> "Client":
-    """The connection, made when a command needs it: `COMMAND --help` needs none."""
-    return context.with_resource(connect_to(resolve(context.obj)))
+    """The connection, made once and when a command needs it: `COMMAND --help` needs none."""
+    root = context.find_root()
+    if CONNECTION not in root.meta:
+        root.meta[CONNECTION] = root.with_resource(connect_to(resolve(context.obj)))
+    client: Client = root.meta[CONNECTION]
+    return client
+
+
+def whole_id(context: typer.Context, given: str) -> str:
+    """The id of a task, of which at least the first six characters are given.
+
+    Raises:
+        BadParameter: no task that the user sees begins so, or several do.
+    """
+    if not BEGINNING.fullmatch(given.lower()):
+        # A whole one, or what the server refuses by name.
+        return given
+    found = [one["id"] for one in islice(client_of(context).tasks(id=given, limit=MOST), MOST)]
+    if len(found) == 1:
+        return str(found[0])
+    if not found:
+        raise typer.BadParameter(f"No task that you see has an id that begins with {given}.")
+    more = ", ..." if len(found) == MOST else ""
+    raise typer.BadParameter(f"Several ids begin with {given}: {', '.join(found)}{more}.")
+
+
+def whole_ids(context: typer.Context, given: Any) -> Any:
+    """The same for the argument of a command: one, several, or none."""
+    if context.resilient_parsing or not given:
+        return given
+    if isinstance(given, str):
+        return whole_id(context, given)
+    # Of a dependency, with how the other task has to end.
+    parts = [one.partition(":") for one in given]
+    return [f"{whole_id(context, task)}{colon}{when}" for task, colon, when in parts]
+
+
+TaskId = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK", help="Its id, or the first characters: 6 or more.", callback=whole_ids
+    ),
+]
 
 
 def connect_to(profile: ServerProfile) -> "Client":

@@ -5,9 +5,8 @@ from typing import Any
 
 import typer
 
-from rpm_client.cli.access import client_of
-from rpm_client.cli.output import Json, minute, say, say_json
-from rpm_client.cli.tasks import TaskId
+from rpm_client.cli.access import TaskId, client_of
+from rpm_client.cli.output import Json, minute, say, say_json, table
 
 FACTS = ("id", "name", "state", "owner", "queue", "priority", "image", "request", "replicas")
 # Shown where they have a value.
@@ -24,6 +23,9 @@ MORE = (
     "time_limit_s",
     "retries",
 )
+ATTEMPT = (
+    *("generation", "state", "pool", "nodes", "allocated_at", "ended_at", "exit_code", "detail"),
+)
 TIMES = ("created_at", "submitted_at", "ended_at")
 
 
@@ -33,6 +35,7 @@ def show(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> N
     task = client.task(task_id)
     if task["state"] == "queued":
         task["waits"] = client.explain(task_id)
+    task["dependencies"] = client.dependencies(task_id)
     if as_json:
         say_json(task)
         return
@@ -49,8 +52,27 @@ def show(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> N
         if value not in (None, "", {}):
             text = _value(value, is_environment=name == "environment")
             say(f"{name.replace('_at', '').replace('_', ' ')}: {text}")
+    for one in task["dependencies"]:
+        other = one["task"] or "a task that you do not see"
+        stands = f"{one['name']}, {one['state']}, " if one["task"] else ""
+        say(f"after: {other}:{one['when']} ({stands}{one['outcome']})")
     for reason in task.get("waits", {}).get("reasons", [])[:1]:
         say(f"waits: {reason['sentence']}")
+
+
+def attempts(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
+    """The admissions of a task, the latest first: where each ran, and how it ended."""
+    found = client_of(context).attempts(task_id)
+    if as_json:
+        say_json(found)
+        return
+    rows = [{**one, "nodes": _nodes(one["members"])} for one in found]
+    table(ATTEMPT, rows)
+
+
+def _nodes(members: list[dict[str, Any]]) -> list[str]:
+    """The names of the nodes that the reader sees."""
+    return sorted({str(one["node"]) for one in members if one.get("node")})
 
 
 def explain(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:

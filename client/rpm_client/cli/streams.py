@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from rpm_client.cli.access import resolve
+from rpm_client.cli.access import TaskId, resolve
 from rpm_client.cli.outcomes import NO_CODE
 from rpm_client.cli.output import complain
 from rpm_client.errors import UnreachableError
@@ -21,7 +21,6 @@ from rpm_client.errors import UnreachableError
 if TYPE_CHECKING:
     from rpm_client.streams import TaskStream
 
-TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
 Rank = Annotated[int, typer.Option(min=0, help="Member of a gang, from 0.")]
 # What shells answer for a program that Ctrl-C has ended.
 INTERRUPTED = 130

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from rpm_client.cli.access import whole_ids
+
 # The options of every field; a test compares this with docs/openapi.yaml.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "name": ("--name",),
@@ -118,6 +120,7 @@ def _options(
             "--after",
             metavar="TASK[:ok|any|failed]",
             help="Starts after that task has completed, ended or failed. Repeatable.",
+            callback=whole_ids,
         ),
     ] = None,
 ) -> None: ...

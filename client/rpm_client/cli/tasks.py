@@ -1,6 +1,7 @@
 """What users do with tasks that are there: list, show, explain, read, change and end them."""
 
 import sys
+from collections.abc import Iterator
 from itertools import islice
 from shutil import get_terminal_size
 from time import sleep
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from rpm_client.bounds import MANY
-from rpm_client.cli.access import client_of
+from rpm_client.cli.access import TaskId, client_of, whole_ids
 from rpm_client.cli.outcomes import wait
 from rpm_client.cli.output import Json, Yes, answer, complain, confirm, say, say_json, table
 from rpm_client.cli.submit import Waiting, of_file
@@ -20,8 +21,10 @@ from rpm_client.terminal import plain
 if TYPE_CHECKING:
     from rpm_client.client import Client
 
-TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")]
-TaskIds = Annotated[list[str], typer.Argument(metavar="TASK...", help="Ids of tasks.")]
+TaskIds = Annotated[
+    list[str],
+    typer.Argument(metavar="TASK...", help="Ids, or their beginnings.", callback=whole_ids),
+]
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name or id.")]
 State = Annotated[str, typer.Option(help="Several by commas.")]
 Queue = Annotated[str, typer.Option("--queue", "-q", help="Name or id.")]
@@ -50,7 +53,9 @@ def list_tasks(
     is_all: Everybody = False,
     tag: Tag = "",
     name: Name = "",
-    array: Annotated[str, typer.Option(metavar="TASK", help="Elements of this array.")] = "",
+    array: Annotated[
+        str, typer.Option(metavar="TASK", help="Elements of this array.", callback=whole_ids)
+    ] = "",
     most: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 50,
     columns: Annotated[
         str, typer.Option("--output", "-o", help="Fields of REST, by commas: id,name,exit_code.")
@@ -135,7 +140,8 @@ def abort(context: typer.Context, task_ids: TaskIds, *, as_json: Json = False) -
 def cancel(
     context: typer.Context,
     task_ids: Annotated[
-        Optional[list[str]], typer.Argument(metavar="[TASK]...", help="Ids; or give a filter.")
+        Optional[list[str]],
+        typer.Argument(metavar="[TASK]...", help="Ids; or give a filter.", callback=whole_ids),
     ] = None,
     *,
     state: State = "",
@@ -159,8 +165,7 @@ def cancel(
     ids = list(task_ids or ())
     if not ids:
         filters = _filters(client, owner, is_all=is_all, state=state or LIVE, **wanted)
-        found = list(client.tasks(**filters, limit=PAGE))
-        live = [task for task in found if task["state"] not in ENDED]
+        live = list(_in_states(client, filters))
         ids = [task["id"] for task in live]
         _ask_before_abort(live, is_sure=is_sure)
     results = []
@@ -176,6 +181,16 @@ def cancel(
         raise typer.Exit(1)
 
 
+def _in_states(client: "Client", filters: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """The live tasks that match; of an array that is in another state itself, its elements."""
+    states = filters["state"].split(",")
+    for task in list(client.tasks(**filters, limit=PAGE)):
+        if task["state"] not in states:
+            yield from client.tasks(array=task["id"], state=filters["state"], limit=PAGE)
+        elif task["state"] not in ENDED:
+            yield task
+
+
 def _ask_before_abort(found: list[dict[str, Any]], *, is_sure: bool) -> None:
     if not found:
         complain("No task matches.")
@@ -183,7 +198,14 @@ def _ask_before_abort(found: list[dict[str, Any]], *, is_sure: bool) -> None:
         return
     states = sorted({task["state"] for task in found})
     counts = [f"{sum(task['state'] == one for task in found)} {one}" for one in states]
-    confirm(f"Abort {len(found)} tasks ({', '.join(counts)})?")
+    elements = sum(
+        count
+        for task in found
+        for state, count in (task["array_counts"] or {}).items()
+        if state not in ENDED
+    )
+    more = f", with {elements} elements of arrays" if elements else ""
+    confirm(f"Abort {len(found)} tasks ({', '.join(counts)}){more}?")
 
 
 def hold(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
@@ -199,6 +221,16 @@ def release(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -
 def dequeue(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -> None:
     """Take a waiting task out of its queue; it is a draft again."""
     answer(client_of(context).task_do(task_id, "dequeue"), "state", as_json=as_json)
+
+
+def delete(context: typer.Context, task_ids: TaskIds, *, is_sure: Yes = False) -> None:
+    """Delete drafts for good; tasks that have run are aborted instead."""
+    if not is_sure:
+        confirm(f"Delete {len(task_ids)} drafts?" if len(task_ids) > 1 else "Delete this draft?")
+    client = client_of(context)
+    for task_id in task_ids:
+        client.task_delete(task_id)
+        say(f"{task_id}  deleted")
 
 
 def enqueue_draft(
@@ -283,8 +315,12 @@ def move(
     queue: Annotated[str, typer.Argument(metavar="[QUEUE]", help="Another queue.")] = "",
     *,
     to: Annotated[str, typer.Option(help="In its queue: top, up, down or bottom.")] = "",
-    before: Annotated[str, typer.Option(metavar="TASK", help="In its queue.")] = "",
-    after: Annotated[str, typer.Option(metavar="TASK", help="In its queue.")] = "",
+    before: Annotated[
+        str, typer.Option(metavar="TASK", help="In its queue.", callback=whole_ids)
+    ] = "",
+    after: Annotated[
+        str, typer.Option(metavar="TASK", help="In its queue.", callback=whole_ids)
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Move a waiting task to another queue, or inside its queue; prints the queue."""

@@ -116,3 +116,52 @@ def test_the_form_makes_an_array(example: Example, alice: User, client: Client) 
 
     made = alice.tasks.get()
     assert (made.array_count, made.array_limit) == (5, 3)
+
+
+def test_an_array_runs_with_its_elements(
+    array: dict[str, Any], example: Example, alice: User, api_as: As, client: Client
+) -> None:
+    api = api_as(alice)
+
+    held = api.get(TASKS, {"state": "allocated,running"}).data["results"]
+    waiting = api.get(TASKS, {"state": "queued"}).data["results"]
+    failed = api.get(TASKS, {"state": "failed"}).data["results"]
+    body = {"action": "abort", "filter": {"state": "allocated"}}
+    acted = api.post(f"{TASKS}bulk-actions/", body, format="json").data["results"]
+
+    assert [row["id"] for row in held] == [row["id"] for row in waiting] == [array["id"]]
+    # What is done with an array would be done with elements in other states.
+    assert (failed, acted) == ([], [])
+    client.force_login(alice)
+    assert "2 allocated" in client.get("/tasks/?view=running").content.decode()
+    tabs = client.get("/tasks/tabs/?view=running").content.decode()
+    assert "sweep" not in client.get("/tasks/?view=ended").content.decode()
+    assert "1" in tabs
+
+
+def test_tasks_are_found_by_the_beginning_of_their_id(
+    array: dict[str, Any], alice: User, charlie: User, api_as: As
+) -> None:
+    element = str(Task.objects.filter(array=array["id"]).latest("pk").pk)
+
+    found = api_as(alice).get(TASKS, {"id": element[:30]}).data["results"]
+    whole = api_as(alice).get(TASKS, {"id": element.upper()}).data["results"]
+    refused = api_as(alice).get(TASKS, {"id": "01a2"})
+
+    assert element in {str(row["id"]) for row in found}
+    assert [str(row["id"]) for row in whole] == [element]
+    assert refused.json()["fields"] == {"id": "must be an id, or its first characters, at least 6"}
+    assert api_as(charlie).get(TASKS, {"id": element[:30]}).data["results"] == []
+
+
+def test_a_filter_that_names_no_queue_or_policy_is_an_error(
+    array: dict[str, Any], example: Example, alice: User, charlie: User, api_as: As
+) -> None:
+    hidden = {"queue": example.dev_queue.name, "policy": example.dev.name}
+    for kind, name in hidden.items():
+        assert api_as(alice).get(TASKS, {kind: name}).data["results"]
+        unknown = [api_as(charlie).get(TASKS, {kind: given}) for given in (name, "moon", "4711")]
+        assert [one.status_code for one in unknown] == [400] * 3
+        problem = f"there is no such {kind} that you see"
+        assert unknown[0].json()["fields"] == {kind: f"names {name!r}: {problem}"}
+        assert unknown[1].json()["fields"] == {kind: f"names 'moon': {problem}"}

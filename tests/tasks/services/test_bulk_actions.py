@@ -2,20 +2,24 @@
 
 import uuid
 from itertools import count
+from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+from guardian.shortcuts import assign_perm, remove_perm
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.core.errors import BadInput
 from apps.events.models import Event
 from apps.tasks.models import Task
-from apps.tasks.services import bulk_actions
+from apps.tasks.services import bulk_actions, stop
 from apps.tasks.services.bulk_actions import MOST_TASKS, BulkAction, tasks_act
 from apps.tasks.services.holds import task_hold
 from tests.allocation.state import enqueue, make_node, states
 from tests.people import Example
+from tests.tasks.services.array_steps import array_of, counts
 
 pytestmark = pytest.mark.django_db
 
@@ -115,12 +119,12 @@ def test_tasks_that_are_not_reached_in_time_are_not_changed(
     monkeypatch.setattr(bulk_actions, "monotonic", lambda: float(next(seconds)))
 
     results = tasks_act(
-        actor=alice, ids=[task.pk for task in tasks], action=BulkAction("abort"), run_s=2.5
+        actor=alice, ids=[task.pk for task in tasks], action=BulkAction("dequeue"), run_s=2.5
     )
 
     # Asked once when it begins, and once before each task.
     assert [one.error.status if one.error else 200 for one in results] == [200, 200, 503]
-    assert states(tasks) == ["aborted", "aborted", "queued"]
+    assert states(tasks) == ["draft", "draft", "queued"]
 
 
 def test_a_deadlock_costs_one_task_its_turn_and_no_other_its_result(
@@ -156,3 +160,60 @@ def test_a_task_that_is_removed_meanwhile_is_one_result(
 
     assert [one.error.status if one.error else 200 for one in results] == [200, 404, 200]
     assert results[1].task is None
+
+
+def test_tasks_that_do_not_run_are_aborted_in_few_statements(
+    example: Example, alice: User, root: User
+) -> None:
+    def statements(count: int) -> int:
+        tasks = enqueue(alice, example.dev_queue, count)
+        with CaptureQueriesContext(connection) as queries:
+            results = tasks_act(
+                actor=alice, ids=[one.pk for one in tasks], action=BulkAction("abort")
+            )
+        assert [one.error for one in results] == [None] * count
+        assert {one.task.state for one in results if one.task} == {"aborted"}
+        assert set(states(tasks)) == {"aborted"}
+        return len(queries)
+
+    assert statements(2) == statements(20)
+    events = Event.objects.filter(kind="task.aborted")
+    assert events.count() == 22
+    assert events[0].actor_id == alice.pk
+
+
+def test_rights_are_asked_again_under_the_lock(
+    example: Example, alice: User, charlie: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for permission in ("view_queue", "manage_queue"):
+        assign_perm(permission, charlie, example.dev_queue)
+    tasks = enqueue(alice, example.dev_queue, 2)
+    asked = stop.rows_with_permission
+
+    def taken_meanwhile(*args: Any) -> Any:
+        remove_perm("manage_queue", charlie, example.dev_queue)
+        return asked(*args)
+
+    monkeypatch.setattr(stop, "rows_with_permission", taken_meanwhile)
+
+    results = tasks_act(actor=charlie, ids=[one.pk for one in tasks], action=BulkAction("abort"))
+
+    assert [one.error.code for one in results if one.error] == ["forbidden", "forbidden"]
+    assert states(tasks) == ["queued", "queued"]
+
+
+def test_running_tasks_and_arrays_are_aborted_one_by_one(served: Example, alice: User) -> None:
+    running, waiting = enqueue(alice, served.dev_queue, 2)
+    run_pass()
+    array = array_of(alice, served, 5)
+    run_pass()
+
+    results = tasks_act(
+        actor=alice,
+        ids=[running.pk, waiting.pk, array.pk],
+        action=BulkAction("abort"),
+    )
+
+    assert [one.error for one in results] == [None] * 3
+    assert states([running, waiting, array]) == ["stopping", "stopping", "aborted"]
+    assert counts(array) == {"aborted": 5}
