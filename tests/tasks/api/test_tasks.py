@@ -336,7 +336,8 @@ def test_the_list_is_filtered_scoped_and_costs_the_same_however_long(
     assert names(alice, "?tag=nigh") == []
     assert names(alice, "?state=queued,running&owner=bob") == ["bobs"]
     assert names(alice, f"?queue={example.dev_queue.name}&q=FIRST") == ["first one"]
-    assert names(alice, f"?queue={example.research_queue.name}") == []
+    hidden = client.get(f"{TASKS}?queue={example.research_queue.name}")
+    assert list(hidden.json()["fields"]) == ["queue"]
     assert names(alice, f"?policy={example.dev.pk}") == ["bobs", "first one"]
     assert list(client.get(f"{TASKS}?stat=x").json()["fields"]) == ["stat"]
     assert list(client.get(f"{TASKS}?state=x").json()["fields"]) == ["state"]
