@@ -110,7 +110,7 @@ def test_running_elements_of_an_array_are_cancelled_and_no_others(
 
     assert listed.startswith(array)
     assert "Abort 2 tasks (2 allocated)?" in asked.output
-    states = Task.objects.filter(array=array).order_by("array_index")
+    states = Task.objects.filter(array=uuid.UUID(array)).order_by("array_index")
     assert list(states.values_list("state", flat=True)) == ["stopping"] * 2 + ["queued"] * 2
     whole = ctl(access, "cancel", "--queue", example.dev_queue.name, given="n\n")
     assert "Abort 1 tasks (1 queued), with 4 elements of arrays?" in whole.output

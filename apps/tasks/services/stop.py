@@ -174,8 +174,8 @@ def task_abort(*, actor: User, task: Task, detail: str = "") -> Task:
 def unstarted_tasks_abort(*, actor: User, ids: Collection[UUID]) -> set[UUID]:
     """End those of these tasks that do not run, in few statements; at most some thousand.
 
-    Arrays are left out, and so are tasks that the actor may not abort: rights are asked under the
-    lock.
+    Arrays are left out, and so are tasks that the actor may not abort: permissions are asked under
+    the lock.
 
     Returns:
         The ids of those that ended.

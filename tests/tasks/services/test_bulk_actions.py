@@ -9,12 +9,13 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from guardian.shortcuts import assign_perm, remove_perm
 
+from apps.access.permissions import rows_with_permission
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.core.errors import BadInput
 from apps.events.models import Event
 from apps.tasks.models import Task
-from apps.tasks.services import bulk_actions, stop
+from apps.tasks.services import bulk_actions
 from apps.tasks.services.bulk_actions import MOST_TASKS, BulkAction, tasks_act
 from apps.tasks.services.holds import task_hold
 from tests.allocation.state import enqueue, make_node, states
@@ -188,13 +189,12 @@ def test_rights_are_asked_again_under_the_lock(
     for permission in ("view_queue", "manage_queue"):
         assign_perm(permission, charlie, example.dev_queue)
     tasks = enqueue(alice, example.dev_queue, 2)
-    asked = stop.rows_with_permission
 
     def taken_meanwhile(*args: Any) -> Any:
         remove_perm("manage_queue", charlie, example.dev_queue)
-        return asked(*args)
+        return rows_with_permission(*args)
 
-    monkeypatch.setattr(stop, "rows_with_permission", taken_meanwhile)
+    monkeypatch.setattr("apps.tasks.services.stop.rows_with_permission", taken_meanwhile)
 
     results = tasks_act(actor=charlie, ids=[one.pk for one in tasks], action=BulkAction("abort"))
 
