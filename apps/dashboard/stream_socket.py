@@ -1,4 +1,4 @@
-"""The socket of a stream into a running task: a command or a terminal, byte by byte.
+"""The socket of a stream into a running task: a command, a terminal, or connections to a port.
 
 Text frames are JSON about the stream, binary ones a kind and bytes. Each end takes no more than
 the other one does: what a client does not read stays on the node, and what a task does not read
@@ -24,6 +24,7 @@ from apps.accounts.services.access import CredentialAccess, access_holds
 from apps.accounts.services.throttling import stream_admit
 from apps.core.errors import RpmError, TooMany
 from apps.dashboard.consumers import BAD_MESSAGE, NOT_SIGNED_IN, PERMISSIONS_CHANGED, TOO_MANY
+from apps.execution.node.port_relay import CLOSE, CONNECT, DATA, DATA_END, ROOM
 from apps.execution.node.stream_relay import CHUNK_BYTES, END, INPUT, INPUT_END, RESIZE
 from apps.execution.services.streams import (
     StreamTarget,
@@ -60,7 +61,8 @@ NORMAL, REFUSED, CUT = 1000, 4409, 1011
 DATABASE_AWAY: Final = (
     "The server cannot check whether you may have this stream: its database does not answer."
 )
-FROM_CLIENT: Final = frozenset({INPUT, INPUT_END, RESIZE})
+_OF_COMMANDS: Final = frozenset({INPUT, INPUT_END, RESIZE})
+_OF_PORTS: Final = frozenset({CONNECT, DATA, DATA_END, ROOM, CLOSE})
 
 T = TypeVar("T")
 _Key = tuple[str, object]
@@ -172,12 +174,13 @@ class _Conversation:
             task.result()
 
     async def _to_node(self, stream: NodeStream) -> None:
+        kinds = _OF_PORTS if self._target.request.kind == "port" else _OF_COMMANDS
         while True:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
                 return
             content = message.get("bytes") or b""
-            if not content or content[0] not in FROM_CLIENT or len(content) > CHUNK_BYTES + 1:
+            if not content or content[0] not in kinds or len(content) > CHUNK_BYTES + 1:
                 raise _Closed(BAD_MESSAGE)
             self._received_bytes += len(content) - 1
             try:

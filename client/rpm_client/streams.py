@@ -1,4 +1,4 @@
-"""Commands and shells next to a running task, over a websocket.
+"""Commands, shells and connections into a running task, over a websocket.
 
 Binary messages are a kind and bytes, text ones JSON about the stream.
 """
@@ -31,7 +31,7 @@ _SENTENCES = {
 
 
 class Part(NamedTuple):
-    """What the task wrote: `OUTPUT` or `ERRORS`, and its bytes."""
+    """What the task wrote: its kind, such as `OUTPUT` or `ERRORS`, and its bytes."""
 
     kind: int
     content: bytes
@@ -49,8 +49,11 @@ class TaskStream:
         self.exit_code: int | None = None
         self.is_task_over = False
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self, kinds: Sequence[int] = (OUTPUT, ERRORS)) -> Iterator[Part]:
         """What the task writes, until the command ends.
+
+        Args:
+            kinds: all others are left out.
 
         Raises:
             RefusedError: the server refused it, or closed it.
@@ -59,7 +62,7 @@ class TaskStream:
         while True:
             message = self._next()
             if isinstance(message, bytes):
-                if message[:1] in (bytes([OUTPUT]), bytes([ERRORS])):
+                if message and message[0] in kinds:
                     yield Part(message[0], message[1:])
                 continue
             if message["type"] == "end":
@@ -70,21 +73,22 @@ class TaskStream:
     def send(self, content: bytes) -> None:
         """Input of the command; waits while the task does not read it."""
         for start in range(0, len(content), PART_BYTES):
-            self._send(INPUT, content[start : start + PART_BYTES])
+            self.send_frame(INPUT, content[start : start + PART_BYTES])
 
     def send_end(self) -> None:
         """There is no more input."""
-        self._send(INPUT_END, b"")
+        self.send_frame(INPUT_END, b"")
 
     def resize(self, columns: int, rows: int) -> None:
         """The terminal has another size."""
-        self._send(RESIZE, struct.pack("!HH", columns, rows))
+        self.send_frame(RESIZE, struct.pack("!HH", columns, rows))
 
     def close(self) -> None:
         """End the command, if it has not ended."""
         self._socket.close()
 
-    def _send(self, kind: int, content: bytes) -> None:
+    def send_frame(self, kind: int, content: bytes) -> None:
+        """One message of another kind; waits as `send` does."""
         closed = import_module("websockets.exceptions").ConnectionClosed
         try:
             self._socket.send(bytes([kind]) + content)
@@ -122,14 +126,16 @@ def stream_open(
     command: Sequence[str] = (),
     rank: int = 0,
     size: tuple[int, int] = (80, 24),
+    port: int = 0,
     key: str = "",
     secret: str = "",
     token: str = "",
 ) -> TaskStream:
-    """A command (`exec`) or a terminal (`shell`) next to a task that runs.
+    """A command (`exec`), a terminal (`shell`) or connections (`port`) into a task that runs.
 
     Args:
         size: columns and rows of a terminal.
+        port: of the task, to which connections are made.
 
     Raises:
         UnreachableError: the server does not answer.
@@ -150,6 +156,8 @@ def stream_open(
     except (failed, OSError, ValueError) as error:
         raise UnreachableError(f"{address} does not answer: {error}.") from error
     wanted = {"kind": kind, "command": list(command), "rank": rank}
+    if port:
+        wanted["port"] = port
     # A server that has closed it already said why: the first read raises that.
     with suppress(import_module("websockets.exceptions").ConnectionClosed, OSError):
         socket.send(json.dumps({**wanted, "columns": size[0], "rows": size[1]}))

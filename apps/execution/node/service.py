@@ -89,7 +89,7 @@ def _answer(home: str, version: str, content: bytes) -> bytes:
 
 def _stream(home: str, version: str, number: int, content: bytes, received: bytes) -> None:
     """Answer whether there is a stream, then relay it to its end."""
-    begun: list[streams.Stream] = []
+    begun: list[streams.Stream | streams.PortStream] = []
 
     def begin(home: str, config: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
         begun.append(streams.begin(home, config, request))

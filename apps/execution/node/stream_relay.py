@@ -43,26 +43,98 @@ class Ends(NamedTuple):
     is_terminal: bool
 
 
-class Relay:
-    """Between descriptors 0 and 1, which carry frames, and a process.
+class FrameRelay:
+    """The frames of descriptors 0 and 1, of which the subclass says what they do.
 
     Args:
         is_over: whether nothing more will come, because the process or its task has ended.
     """
 
+    def __init__(self, number: int, received: bytes, is_over: Callable[[], bool]) -> None:
+        self._number = number
+        self._received = bytearray(received)
+        self._is_over = is_over
+        self._output = bytearray()
+        for descriptor in (0, 1):
+            os.set_blocking(descriptor, False)
+
+    def send_end(self, content: bytes) -> None:
+        """The last frame; waits until it is taken."""
+        self._put(END, content)
+        os.set_blocking(1, True)
+        self._write_frames()
+
+    def _take_frame(self, kind: int, content: bytes) -> None:
+        raise NotImplementedError
+
+    def _move_frames(self, ready: dict[int, int]) -> bool:
+        """Write and read what can be; False where the other side has left."""
+        if ready.get(1, 0) & ~select.POLLOUT:
+            return False
+        try:
+            if 1 in ready:
+                self._write_frames()
+            return 0 not in ready or self._read_frames()
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+
+    def _read_frames(self) -> bool:
+        content = _read(0)
+        if content is not None:
+            self._received += content
+            self._take_frames()
+        return content != b""
+
+    def _take_frames(self) -> None:
+        while len(self._received) >= HEADER.size:
+            _, kind, size = HEADER.unpack_from(self._received)
+            if size > CHUNK_BYTES:
+                raise BrokenStream("a frame of %d bytes" % size)
+            end = HEADER.size + size
+            if len(self._received) < end:
+                return
+            content = bytes(self._received[HEADER.size : end])
+            del self._received[:end]
+            self._take_frame(kind, content)
+
+    def _put(self, kind: int, content: bytes) -> None:
+        self._output += HEADER.pack(self._number, kind, len(content)) + content
+
+    def _write_frames(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._output:
+                del self._output[: os.write(1, self._output)]
+
+    def _flush(self) -> bool:
+        """Write all that is left; False where the other side has left."""
+        while self._output:
+            poll = select.poll()
+            poll.register(1, select.POLLOUT)
+            poll.register(0, select.POLLIN)
+            ready = dict(poll.poll())
+            if 0 in ready and not _is_there(0):
+                return False
+            try:
+                if 1 in ready:
+                    self._write_frames()
+            except (BrokenPipeError, ConnectionResetError):
+                return False
+        return True
+
+
+class Relay(FrameRelay):
+    """Between descriptors 0 and 1 and a process."""
+
     def __init__(
         self, number: int, received: bytes, ends: Ends, is_over: Callable[[], bool]
     ) -> None:
-        self._number = number
-        self._received = bytearray(received)
+        super().__init__(number, received, is_over)
         self._ends = ends
-        self._is_over = is_over
         self._input = bytearray()
-        self._output = bytearray()
         self._outputs = dict(ends.outputs)
         self._has_input = True
         self._is_input_ending = False
-        for descriptor in (0, 1, ends.input, *ends.outputs):
+        for descriptor in (ends.input, *ends.outputs):
             os.set_blocking(descriptor, False)
 
     def run(self) -> bool:
@@ -84,12 +156,6 @@ class Relay:
                     break
         return self._drain()
 
-    def send_end(self, content: bytes) -> None:
-        """The last frame; waits until it is taken."""
-        self._put(END, content)
-        os.set_blocking(1, True)
-        self._write_frames()
-
     def _wait(self) -> dict[int, int]:
         poll = select.poll()
         # That the other side has left is seen however much is held.
@@ -109,14 +175,7 @@ class Relay:
 
     def _step(self, ready: dict[int, int]) -> bool:
         """Move what can be moved; False where the other side has left."""
-        if ready.get(1, 0) & ~select.POLLOUT:
-            return False
-        try:
-            if 1 in ready:
-                self._write_frames()
-            if 0 in ready and not self._read_frames():
-                return False
-        except (BrokenPipeError, ConnectionResetError):
+        if not self._move_frames(ready):
             return False
         for descriptor in [one for one in self._outputs if one in ready]:
             # Of a terminal it may be ready to be written to alone.
@@ -124,25 +183,6 @@ class Relay:
                 self._read_output(descriptor)
         self._write_input()
         return True
-
-    def _read_frames(self) -> bool:
-        content = _read(0)
-        if content is not None:
-            self._received += content
-            self._take_frames()
-        return content != b""
-
-    def _take_frames(self) -> None:
-        while len(self._received) >= HEADER.size:
-            _, kind, size = HEADER.unpack_from(self._received)
-            if size > CHUNK_BYTES:
-                raise BrokenStream("a frame of %d bytes" % size)
-            end = HEADER.size + size
-            if len(self._received) < end:
-                return
-            content = bytes(self._received[HEADER.size : end])
-            del self._received[:end]
-            self._take_frame(kind, content)
 
     def _take_frame(self, kind: int, content: bytes) -> None:
         if kind == INPUT:
@@ -183,9 +223,6 @@ class Relay:
         elif content is not None:
             del self._outputs[descriptor]
 
-    def _put(self, kind: int, content: bytes) -> None:
-        self._output += HEADER.pack(self._number, kind, len(content)) + content
-
     def _drain(self) -> bool:
         """What was said before the end, no more than pipes hold; False as in `run`."""
         for descriptor in list(self._outputs):
@@ -194,24 +231,7 @@ class Relay:
                 self._read_output(descriptor)
                 if len(self._output) == before:
                     break
-        while self._output:
-            poll = select.poll()
-            poll.register(1, select.POLLOUT)
-            poll.register(0, select.POLLIN)
-            ready = dict(poll.poll())
-            if 0 in ready and not _is_there(0):
-                return False
-            try:
-                if 1 in ready:
-                    self._write_frames()
-            except (BrokenPipeError, ConnectionResetError):
-                return False
-        return True
-
-    def _write_frames(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self._output:
-                del self._output[: os.write(1, self._output)]
+        return self._flush()
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:

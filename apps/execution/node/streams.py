@@ -1,4 +1,4 @@
-"""Streams: a command or a shell next to a running task, with its input and output.
+"""Streams: a command or a shell next to a running task, or connections to a port of it.
 
 One program per stream, in a session of its own of the node's sshd. It ends with its connection and
 with the task's attempt, and everything that it started ends with it.
@@ -15,15 +15,17 @@ import subprocess
 import time
 from typing import Any
 
-from apps.execution.node import clocks, processes, request_fields, state_files
+from apps.execution.node import clocks, processes, request_fields, state_files, task_network
 from apps.execution.node.errors import RequestRefusal
+from apps.execution.node.port_relay import PortRelay
 from apps.execution.node.runtime_kinds import runtime_of
 from apps.execution.node.runtimes import STREAM_MARK, CallFiles, RuntimeUnavailable, TaskRuntime
 from apps.execution.node.specs import MemberIdentity, identity_of, one_of
 from apps.execution.node.state_files import MemberFolder, first_process, is_done
 from apps.execution.node.stream_relay import ERRORS, OUTPUT, Ends, Relay, set_size
 
-KINDS = ("exec", "shell")
+KINDS = ("exec", "shell", "port")
+PORT_HIGHEST = 65_535
 # Images have one of these; nothing of it is the user's.
 SHELL = ("sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh")
 # A terminal has no more, in either direction.
@@ -91,11 +93,32 @@ class Stream:
         return self._client.poll() is not None or self._is_task_over()
 
     def _is_task_over(self) -> bool:
-        pid, ticks = first_process(self._member)
-        return is_done(self._member) or (pid > 0 and processes.start_ticks(pid) != ticks)
+        return _is_over(self._member)
 
 
-def begin(home: str, config: dict[str, Any], request: dict[str, Any]) -> Stream:
+class PortStream:
+    """Connections to a port of the task; nothing is started for them."""
+
+    def __init__(self, member: MemberFolder, port: int) -> None:
+        self._member = member
+        self._port = port
+
+    def relay(self, number: int, received: bytes) -> None:
+        """Carry connections until the task ends, or the other side leaves."""
+        relay = PortRelay(number, received, self._port, lambda: _is_over(self._member))
+        if relay.run():
+            relay.send_end(json.dumps({"exit_code": None, "is_task_over": True}).encode())
+
+    def end(self) -> None:
+        """The connections end with this program."""
+
+
+def _is_over(member: MemberFolder) -> bool:
+    pid, ticks = first_process(member)
+    return is_done(member) or (pid > 0 and processes.start_ticks(pid) != ticks)
+
+
+def begin(home: str, config: dict[str, Any], request: dict[str, Any]) -> Stream | PortStream:
     """Start what a stream is to.
 
     Refuses (code): `not_allowed` (the installation has no streams), `fenced` (this is not the
@@ -118,8 +141,11 @@ def begin(home: str, config: dict[str, Any], request: dict[str, Any]) -> Stream:
     runtime = runtime_of(member, config)
     mark = secrets.token_hex(16)
     try:
-        if runtime.living_pid() is None:
+        pid = runtime.living_pid()
+        if pid is None:
             raise RequestRefusal("ended", "the task has ended")
+        if kind == "port":
+            return _begin_port(member, runtime, pid, request)
         if kind == "shell":
             return _begin_shell(member, runtime, mark, command or SHELL, size)
         return _begin_exec(member, runtime, mark, command)
@@ -138,6 +164,17 @@ def _refuse_not_running(home: str, identity: MemberIdentity) -> None:
         raise RequestRefusal("other_boot", "this member was launched before the node booted")
     if not member.has("started.json"):
         raise RequestRefusal("ended", "the task has not started yet")
+
+
+def _begin_port(
+    member: MemberFolder, runtime: TaskRuntime, pid: int, request: dict[str, Any]
+) -> PortStream:
+    port = request_fields.whole(request, "port", lowest=1, highest=PORT_HIGHEST)
+    ticks = processes.start_ticks(pid)
+    task_network.enter(
+        pid, lambda: processes.start_ticks(pid) == ticks and runtime.living_pid() == pid
+    )
+    return PortStream(member, port)
 
 
 def _begin_shell(

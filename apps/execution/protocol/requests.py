@@ -17,7 +17,7 @@ Count = Annotated[int, Meta(ge=0)]
 RuntimeName = Literal["podman", "docker", "process"]
 Port = Annotated[int, Meta(ge=1024, le=65_535)]
 Network = Literal["default", "host", "none"]
-StreamKind = Literal["exec", "shell"]
+StreamKind = Literal["exec", "shell", "port"]
 TerminalSize = Annotated[int, Meta(ge=1, le=2000)]
 
 
@@ -239,10 +239,10 @@ class StopRequest(NodeRequest, frozen=True, kw_only=True, tag="stop"):
 
 
 class StreamRequest(NodeRequest, frozen=True, kw_only=True, tag="stream"):
-    """Begin a command (`exec`) or a terminal (`shell`) next to a running member.
+    """Begin a command (`exec`), a terminal (`shell`) or connections (`port`) into a member.
 
     The program that gets it serves nothing else. Without a command a terminal is a shell of the
-    image; `columns` and `rows` are of a terminal alone.
+    image; `columns` and `rows` are of a terminal alone, `port` is of connections.
     """
 
     task_id: TaskId
@@ -252,6 +252,7 @@ class StreamRequest(NodeRequest, frozen=True, kw_only=True, tag="stream"):
     command: tuple[str, ...] = ()
     columns: TerminalSize = 80
     rows: TerminalSize = 24
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 0
 
 
 class EndedTask(Struct, frozen=True):

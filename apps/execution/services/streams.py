@@ -39,6 +39,7 @@ class WantedStream(Struct, frozen=True, forbid_unknown_fields=True):
     rank: Annotated[int, Meta(ge=0, le=99_999)] = 0
     columns: TerminalSize = 80
     rows: TerminalSize = 24
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def stream_target(
         scope: of the actor's credential; as in REST, tasks of others need `administer`.
 
     Raises:
-        BadInput: there is no command to run.
+        BadInput: there is no command to run, or no port to connect to.
         NotFound: there is no such task, or the actor may not see it.
         NotAllowed: the actor neither owns the task nor manages its queue, or the credential is for
             own tasks.
@@ -71,6 +72,8 @@ def stream_target(
         raise Conflict("This installation has no streams: RPM_STREAMS is 0.")
     if wanted.kind == "exec" and not wanted.command:
         raise BadInput("command is empty.", fields={"command": "is empty"})
+    if wanted.kind == "port" and not wanted.port:
+        raise BadInput("port is missing.", fields={"port": "is missing: 1 to 65535"})
     task = visible_task(actor, task_id)
     check_can_manage_task(actor, task)
     if task.owner_id != actor.pk and not scope.covers(Scope.ADMINISTER):
@@ -90,6 +93,7 @@ def stream_target(
         command=wanted.command,
         columns=wanted.columns,
         rows=wanted.rows,
+        port=wanted.port,
     )
     target = StreamTarget(actor, task, member.node, request, timezone.now())
     _record(OPENED, target)
@@ -180,6 +184,7 @@ def _record(verb: str, target: StreamTarget, **facts: float) -> None:
             "kind": target.request.kind,
             "rank": target.request.rank,
             "node": target.node.name,
+            **({"port": target.request.port} if target.request.port else {}),
             **facts,
         },
     )

@@ -14,6 +14,7 @@ import msgspec
 import paramiko
 
 from apps.execution.node.channel import ANSWER, GREETING, HEADER, OPENING, STREAM
+from apps.execution.node.port_relay import CLOSE, DATA, DATA_END, ROOM
 from apps.execution.node.stream_relay import CHUNK_BYTES, END, ERRORS, OUTPUT
 from apps.execution.protocol import answers
 from apps.execution.protocol.requests import StreamRequest, encode
@@ -33,6 +34,8 @@ OLD_HELPER: Final = (
     "connects again."
 )
 
+_OF_COMMANDS: Final = frozenset({OUTPUT, ERRORS, END})
+_OF_PORTS: Final = frozenset({DATA, DATA_END, ROOM, CLOSE, END})
 _FAILURES = (paramiko.SSHException, OSError, EOFError, ValueError)
 
 
@@ -41,7 +44,7 @@ class StreamRefused(Exception):
 
 
 class StreamFrame(NamedTuple):
-    """One of `OUTPUT`, `ERRORS` and `END`, and its bytes."""
+    """Its kind, and its bytes."""
 
     kind: int
     content: bytes
@@ -55,6 +58,7 @@ class NodeStream:
         self._closed = closed
         self._received = bytearray()
         self._sending = threading.Lock()
+        self._kinds = _OF_COMMANDS
 
     def begin(self, command: str, request: StreamRequest) -> None:
         """Start the helper and wait until it has begun the stream.
@@ -64,6 +68,8 @@ class NodeStream:
             StreamRefused: it was, and did not begin it.
         """
         content = encode(request)
+        if request.kind == "port":
+            self._kinds = _OF_PORTS
         try:
             with Deadline(monotonic() + OPEN_TIMEOUT_S, self.close):
                 self._pipes.exec_command(command)
@@ -90,7 +96,7 @@ class NodeStream:
             return None
         if frame is None:
             return None
-        if frame[0] != NUMBER or frame[1] not in (OUTPUT, ERRORS, END):
+        if frame[0] != NUMBER or frame[1] not in self._kinds:
             raise ExchangeFailed("the node sent something else than a stream")
         return StreamFrame(frame[1], frame[2])
 

@@ -1,4 +1,4 @@
-"""`rpmctl exec` and `rpmctl shell`: a command or a terminal next to a running task."""
+"""`rpmctl exec`, `shell` and `forward`: a command, a terminal or a port of a running task."""
 
 import contextlib
 import os
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Rank = Annotated[int, typer.Option(min=0, help="Member of a gang, from 0.")]
 # What shells answer for a program that Ctrl-C has ended.
 INTERRUPTED = 130
+PORT_HIGHEST = 65_535
 PART_BYTES = 32 * 1024
 ERRORS = 33
 
@@ -66,6 +67,42 @@ def shell(
         _send_input(stream, ends=False)
         code = _print(stream)
     raise typer.Exit(code)
+
+
+def forward(
+    context: typer.Context,
+    task_id: TaskId,
+    ports: Annotated[
+        str,
+        typer.Argument(metavar="PORT[:LOCAL]", help="Of the task, and of 127.0.0.1 (0: any)."),
+    ],
+    *,
+    rank: Rank = 0,
+) -> None:
+    """Reach a port of a running task at 127.0.0.1; Ctrl-C ends it."""
+    port, local = _ports(ports)
+    stream = _opened(context, task_id, kind="port", port=port, rank=rank)
+    # The library of websockets is imported only where it is used.
+    begin = import_module("rpm_client.forwarding").PortForward
+    try:
+        forwarding = begin(stream, local, lambda words: complain(f"Connection failed: {words}."))
+    except OSError as error:
+        raise typer.BadParameter(f"127.0.0.1:{local} is not free: {error.strerror}.") from error
+    complain(f"127.0.0.1:{forwarding.port} is port {port} of the task. Ctrl-C ends this.")
+    try:
+        forwarding.run()
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    complain("The task has ended.")
+    raise typer.Exit(NO_CODE)
+
+
+def _ports(text: str) -> tuple[int, int]:
+    port, _, local = text.partition(":")
+    numbers = [int(one) if one.isdecimal() else -1 for one in (port, local or port)]
+    if not (0 < numbers[0] <= PORT_HIGHEST and 0 <= numbers[1] <= PORT_HIGHEST):
+        raise typer.BadParameter("PORT or PORT:LOCAL, such as 8888 or 8888:9000, up to 65535.")
+    return numbers[0], numbers[1]
 
 
 def _opened(context: typer.Context, task_id: str, **wanted: Any) -> "TaskStream":

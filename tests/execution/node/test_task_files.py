@@ -45,6 +45,8 @@ ALLOWED: dict[str, set[str] | None] = {
     "members": {"forget", "launch", "stop"},
     # Its own folders, and /proc.
     "mps": {"_end", "_name_of", "_start", "daemons", "prepare", "update_daemons"},
+    # Connections, no files.
+    "port_relay": {MODULE},
     # A folder of the home that nothing of the container of a preflight reaches; an archive in
     # memory; and the node's own shell.
     "preflight": {MODULE, "_try_container", "_try_process", "_try_start"},
@@ -75,6 +77,8 @@ ALLOWED: dict[str, set[str] | None] = {
         "write", "write_once",
     },
     "stopper": {"_end_callback", "ensure_stopper"},
+    # The kernel's namespaces of the task's process.
+    "task_network": {MODULE, "enter", "_enter"},
     "supervisor": {
         "_last_words", "adopt", "launch", "log_takes_too_much", "shorten_log", "supervise",
     },

@@ -1,0 +1,131 @@
+"""Connections to ports of a task without a container, frame by frame."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from apps.execution.node import port_relay
+from apps.execution.node.port_relay import (
+    AMOUNT,
+    CLOSE,
+    CONNECT,
+    DATA,
+    DATA_END,
+    NUMBER,
+    ROOM,
+    WINDOW_BYTES,
+)
+from apps.execution.node.stream_relay import CHUNK_BYTES, INPUT
+from apps.execution.protocol.requests import StreamRequest
+from apps.execution.transport.base import Unreachable
+from apps.execution.transport.streams import NodeStream, StreamRefused, stream_open
+from rpm_client import forwarding
+from tests.execution.nodes import INSTALLATION, TestedNode, installed_local, member_of
+from tests.services.sshd import kill_helpers
+from tests.services.timeouts import scale_timeout
+
+ONE = NUMBER.pack(1)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        found.settimeout(scale_timeout(30))
+        yield found
+
+
+@pytest.fixture
+def running(tmp_path: object) -> Iterator[tuple[TestedNode, str]]:
+    """A node with a task, and the task's id."""
+    home = f"{tmp_path}/home"
+    node = installed_local(home)
+    launch = node.launch_request("sh", "-c", "echo ready; exec sleep 600")
+    node.client.launch(launch)
+    node.wait_for_log(member_of(launch), b"ready")
+    yield node, launch.task_id
+    node.stop(member_of(launch), is_kill=True)
+    kill_helpers(home)
+
+
+def opened(running: tuple[TestedNode, str], port: int) -> NodeStream:
+    node, task_id = running
+    request = StreamRequest(
+        installation=INSTALLATION, task_id=task_id, generation=1, kind="port", port=port
+    )
+    return stream_open(node.client.transport, request)  # type: ignore[arg-type]  # the local one
+
+
+def frame(stream: NodeStream) -> tuple[int, bytes]:
+    found = stream.receive()
+    assert found is not None
+    return found.kind, found.content
+
+
+def test_each_way_ends_by_itself_and_bytes_make_room(
+    running: tuple[TestedNode, str], listener: socket.socket
+) -> None:
+    stream = opened(running, listener.getsockname()[1])
+    stream.send(CONNECT, ONE)
+    stream.send(DATA, ONE + bytes(CHUNK_BYTES - len(ONE)))
+    server, _ = listener.accept()
+    with server:
+        server.settimeout(scale_timeout(30))
+        for _ in range(2):
+            stream.send(DATA, ONE + bytes(CHUNK_BYTES - len(ONE)))
+        stream.send(DATA_END, ONE)
+        received = 0
+        while part := server.recv(65536):
+            received += len(part)
+        made_room = frame(stream)
+        server.sendall(b"late")
+        late = frame(stream)
+
+    assert received == 3 * (CHUNK_BYTES - len(ONE))
+    assert made_room[0] == ROOM
+    assert AMOUNT.unpack(made_room[1])[1] >= WINDOW_BYTES // 4
+    assert [late, frame(stream)] == [(DATA, ONE + b"late"), (DATA_END, ONE)]
+    stream.close()
+
+
+@pytest.mark.parametrize("wrong", ["more than there is room for", "twice", "a command's input"])
+def test_who_breaks_the_rules_loses_the_stream(
+    running: tuple[TestedNode, str], listener: socket.socket, wrong: str
+) -> None:
+    stream = opened(running, listener.getsockname()[1])
+    stream.send(CONNECT, ONE)
+    if wrong == "twice":
+        stream.send(CONNECT, ONE)
+    elif wrong == "a command's input":
+        stream.send(INPUT, ONE)
+    else:
+        # Into a connection that nobody accepts: the kernel holds some of it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with suppress(Unreachable):
+            while True:
+                stream.send(DATA, ONE + bytes(CHUNK_BYTES - len(ONE)))
+
+    while found := stream.receive():
+        assert found.kind == ROOM
+    stream.close()
+
+
+def test_a_port_that_nothing_listens_on_is_named(running: tuple[TestedNode, str]) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        stream = opened(running, port)
+        stream.send(CONNECT, ONE)
+        found = frame(stream)
+
+    assert found == (CLOSE, ONE + b"nothing listens on 127.0.0.1:%d in the task" % port)
+    stream.close()
+    with pytest.raises(StreamRefused, match="port"):
+        opened(running, 0)
+
+
+def test_client_and_node_agree() -> None:
+    for name in ("CONNECT", "DATA", "DATA_END", "ROOM", "CLOSE", "WINDOW_BYTES"):
+        assert getattr(forwarding, name) == getattr(port_relay, name), name
+    assert forwarding.CONNECTIONS < port_relay.CONNECTIONS
