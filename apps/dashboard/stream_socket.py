@@ -24,7 +24,7 @@ from apps.accounts.services.access import CredentialAccess, access_holds
 from apps.accounts.services.throttling import stream_admit
 from apps.core.errors import RpmError, TooMany
 from apps.dashboard.consumers import BAD_MESSAGE, NOT_SIGNED_IN, PERMISSIONS_CHANGED, TOO_MANY
-from apps.execution.node.port_relay import CLOSE, CONNECT, DATA, DATA_END, ROOM
+from apps.execution.node.port_relay import CLOSE, CONNECT, CREDIT, DATA, DATA_END
 from apps.execution.node.stream_relay import CHUNK_BYTES, END, INPUT, INPUT_END, RESIZE
 from apps.execution.services.streams import (
     StreamTarget,
@@ -62,7 +62,7 @@ DATABASE_AWAY: Final = (
     "The server cannot check whether you may have this stream: its database does not answer."
 )
 _OF_COMMANDS: Final = frozenset({INPUT, INPUT_END, RESIZE})
-_OF_PORTS: Final = frozenset({CONNECT, DATA, DATA_END, ROOM, CLOSE})
+_OF_PORTS: Final = frozenset({CONNECT, DATA, DATA_END, CREDIT, CLOSE})
 
 T = TypeVar("T")
 _Key = tuple[str, object]

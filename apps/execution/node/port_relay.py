@@ -1,8 +1,7 @@
 """Carries connections to a port of a task, many in one stream, each with a window of its own.
 
 A frame begins with the connection's number, which the other side chose. Each side sends no more
-bytes of a connection than the other one has made room for, so that one that is not read keeps no
-other one waiting.
+bytes of a connection than the other one gave credit for: one that is not read holds no other up.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from apps.execution.node.stream_relay import (
     FrameRelay,
 )
 
-# To the node alone; then both ways: bytes, no more bytes, room for more, and the end with words.
-CONNECT, DATA, DATA_END, ROOM, CLOSE = 48, 49, 50, 51, 52
+# To the node alone; then both ways: bytes, no more bytes, credit for more, and the end with words.
+CONNECT, DATA, DATA_END, CREDIT, CLOSE = 48, 49, 50, 51, 52
 # More than clients have: one may have ended there whose last bytes are still written here.
 CONNECTIONS = 80
 # Answers that the other side leaves unread beyond what is read of the task.
@@ -43,13 +42,13 @@ class _Connection:
         self.number = number
         self.socket = socket.socket()
         self.is_connected = False
-        # Bytes for the task; taken from the stream, and no room made for them again yet.
+        # Bytes for the task; and those that it took, without credit for them yet.
         self.input = bytearray()
         self.taken = 0
         self.is_input_ending = False
         self.has_input = True
-        # How many bytes of the task the other side has room for.
-        self.room = WINDOW_BYTES
+        # How many bytes of the task the other side takes.
+        self.credit = WINDOW_BYTES
         self.has_output = True
         self.socket.settimeout(0)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -59,7 +58,7 @@ class _Connection:
         if not self.is_connected:
             return select.POLLOUT
         wanted = select.POLLOUT if self.input and self.has_input else 0
-        if can_read and self.has_output and self.room:
+        if can_read and self.has_output and self.credit:
             wanted |= select.POLLIN
         return wanted
 
@@ -102,7 +101,7 @@ class PortRelay(FrameRelay):
     def _wait(self) -> dict[int, int]:
         can_read = len(self._output) < HELD_BYTES
         poll = select.poll()
-        # Whatever is held: there is room for all that may come.
+        # Whatever is held: all that may come has credit.
         poll.register(0, select.POLLIN)
         poll.register(1, select.POLLOUT if self._output else 0)
         for one in self._connections.values():
@@ -130,10 +129,10 @@ class PortRelay(FrameRelay):
         elif kind == DATA_END:
             one.is_input_ending = True
             self._write_input(one)
-        elif kind == ROOM and len(content) == AMOUNT.size:
-            one.room += AMOUNT.unpack(content)[1]
-            if one.room > WINDOW_BYTES:
-                raise BrokenStream("room for %d bytes" % one.room)
+        elif kind == CREDIT and len(content) == AMOUNT.size:
+            one.credit += AMOUNT.unpack(content)[1]
+            if one.credit > WINDOW_BYTES:
+                raise BrokenStream("credit for %d bytes" % one.credit)
         elif kind == CLOSE:
             self._drop(one)
         else:
@@ -151,7 +150,7 @@ class PortRelay(FrameRelay):
 
     def _take_data(self, one: _Connection, content: bytes) -> None:
         if len(one.input) + one.taken + len(content) > WINDOW_BYTES:
-            raise BrokenStream("more bytes than there is room for")
+            raise BrokenStream("more bytes than there is credit for")
         if one.has_input and not one.is_input_ending:
             one.input += content
             self._write_input(one)
@@ -163,13 +162,13 @@ class PortRelay(FrameRelay):
                 self._close(one, error)
                 return
             one.is_connected = True
-        if events & ~select.POLLOUT and one.has_output and one.room:
+        if events & ~select.POLLOUT and one.has_output and one.credit:
             self._read_output(one)
         self._write_input(one)
 
     def _read_output(self, one: _Connection) -> None:
         try:
-            content = one.socket.recv(min(one.room, CHUNK_BYTES - NUMBER.size))
+            content = one.socket.recv(min(one.credit, CHUNK_BYTES - NUMBER.size))
         except BlockingIOError:
             return
         except OSError as error:
@@ -177,7 +176,7 @@ class PortRelay(FrameRelay):
             return
         number = NUMBER.pack(one.number)
         if content:
-            one.room -= len(content)
+            one.credit -= len(content)
             self._put(DATA, number + content)
             return
         one.has_output = False
@@ -200,7 +199,7 @@ class PortRelay(FrameRelay):
             self._close(one, error.errno or 0)
             return
         if one.taken >= WINDOW_BYTES // 4:
-            self._put(ROOM, AMOUNT.pack(one.number, one.taken))
+            self._put(CREDIT, AMOUNT.pack(one.number, one.taken))
             one.taken = 0
         if one.is_over:
             self._drop(one)

@@ -14,7 +14,7 @@ import msgspec
 import paramiko
 
 from apps.execution.node.channel import ANSWER, GREETING, HEADER, OPENING, STREAM
-from apps.execution.node.port_relay import CLOSE, DATA, DATA_END, ROOM
+from apps.execution.node.port_relay import CLOSE, CREDIT, DATA, DATA_END
 from apps.execution.node.stream_relay import CHUNK_BYTES, END, ERRORS, OUTPUT
 from apps.execution.protocol import answers
 from apps.execution.protocol.requests import StreamRequest, encode
@@ -35,7 +35,7 @@ OLD_HELPER: Final = (
 )
 
 _OF_COMMANDS: Final = frozenset({OUTPUT, ERRORS, END})
-_OF_PORTS: Final = frozenset({DATA, DATA_END, ROOM, CLOSE, END})
+_OF_PORTS: Final = frozenset({DATA, DATA_END, CREDIT, CLOSE, END})
 _FAILURES = (paramiko.SSHException, OSError, EOFError, ValueError)
 
 

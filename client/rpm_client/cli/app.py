@@ -7,6 +7,7 @@ import typer
 
 from rpm_client.cli import (
     configuration,
+    copies,
     details,
     installation,
     login,
@@ -95,6 +96,7 @@ app.command("logs")(tasks.logs)
 app.command("exec")(streams.run_command)
 app.command("shell")(streams.shell)
 app.command("forward")(streams.forward)
+app.command("cp")(copies.copy)
 app.command("abort")(tasks.abort)
 app.command("cancel")(tasks.cancel)
 app.command("dequeue")(tasks.dequeue)

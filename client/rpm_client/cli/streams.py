@@ -37,7 +37,7 @@ def run_command(
     rank: Rank = 0,
 ) -> None:
     """Run a command in the container of a running task; ends with its exit code."""
-    stream = _opened(context, task_id, kind="exec", command=command, rank=rank)
+    stream = stream_of(context, task_id, kind="exec", command=command, rank=rank)
     # A terminal is no input: what is typed there stays for the next command.
     if sys.stdin.isatty():
         stream.send_end()
@@ -60,7 +60,7 @@ def shell(
     if not sys.stdin.isatty():
         raise typer.BadParameter("shell needs a terminal. Without one: rpmctl exec TASK -- COMMAND")
     columns, rows = shutil.get_terminal_size()
-    stream = _opened(
+    stream = stream_of(
         context, task_id, kind="shell", command=command or [], rank=rank, size=(columns, rows)
     )
     with _raw_terminal():
@@ -81,16 +81,16 @@ def forward(
 ) -> None:
     """Reach a port of a running task at 127.0.0.1; Ctrl-C ends it."""
     port, local = _ports(ports)
-    stream = _opened(context, task_id, kind="port", port=port, rank=rank)
+    stream = stream_of(context, task_id, kind="port", port=port, rank=rank)
     # The library of websockets is imported only where it is used.
-    begin = import_module("rpm_client.forwarding").PortForward
+    begin = import_module("rpm_client.port_forward").PortForward
     try:
-        forwarding = begin(stream, local, lambda words: complain(f"Connection failed: {words}."))
+        forward = begin(stream, local, lambda words: complain(f"Connection failed: {words}."))
     except OSError as error:
         raise typer.BadParameter(f"127.0.0.1:{local} is not free: {error.strerror}.") from error
-    complain(f"127.0.0.1:{forwarding.port} is port {port} of the task. Ctrl-C ends this.")
+    complain(f"127.0.0.1:{forward.port} is port {port} of the task. Ctrl-C ends this.")
     try:
-        forwarding.run()
+        forward.run()
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     complain("The task has ended.")
@@ -105,7 +105,8 @@ def _ports(text: str) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def _opened(context: typer.Context, task_id: str, **wanted: Any) -> "TaskStream":
+def stream_of(context: typer.Context, task_id: str, **wanted: Any) -> "TaskStream":
+    """A stream with the credential of the command; it is closed with the command."""
     server = resolve(context.obj)
     # The library of websockets is imported only where it is used.
     opened: TaskStream = import_module("rpm_client.streams").stream_open(

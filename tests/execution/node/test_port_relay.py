@@ -11,17 +11,17 @@ from apps.execution.node.port_relay import (
     AMOUNT,
     CLOSE,
     CONNECT,
+    CREDIT,
     DATA,
     DATA_END,
     NUMBER,
-    ROOM,
     WINDOW_BYTES,
 )
 from apps.execution.node.stream_relay import CHUNK_BYTES, INPUT
 from apps.execution.protocol.requests import StreamRequest
 from apps.execution.transport.base import Unreachable
 from apps.execution.transport.streams import NodeStream, StreamRefused, stream_open
-from rpm_client import forwarding
+from rpm_client import port_forward
 from tests.execution.nodes import INSTALLATION, TestedNode, installed_local, member_of
 from tests.services.sshd import kill_helpers
 from tests.services.timeouts import scale_timeout
@@ -63,7 +63,7 @@ def frame(stream: NodeStream) -> tuple[int, bytes]:
     return found.kind, found.content
 
 
-def test_each_way_ends_by_itself_and_bytes_make_room(
+def test_each_way_ends_by_itself_and_bytes_give_credit(
     running: tuple[TestedNode, str], listener: socket.socket
 ) -> None:
     stream = opened(running, listener.getsockname()[1])
@@ -78,18 +78,18 @@ def test_each_way_ends_by_itself_and_bytes_make_room(
         received = 0
         while part := server.recv(65536):
             received += len(part)
-        made_room = frame(stream)
+        credit = frame(stream)
         server.sendall(b"late")
         late = frame(stream)
 
     assert received == 3 * (CHUNK_BYTES - len(ONE))
-    assert made_room[0] == ROOM
-    assert AMOUNT.unpack(made_room[1])[1] >= WINDOW_BYTES // 4
+    assert credit[0] == CREDIT
+    assert AMOUNT.unpack(credit[1])[1] >= WINDOW_BYTES // 4
     assert [late, frame(stream)] == [(DATA, ONE + b"late"), (DATA_END, ONE)]
     stream.close()
 
 
-@pytest.mark.parametrize("wrong", ["more than there is room for", "twice", "a command's input"])
+@pytest.mark.parametrize("wrong", ["more than there is credit for", "twice", "a command's input"])
 def test_who_breaks_the_rules_loses_the_stream(
     running: tuple[TestedNode, str], listener: socket.socket, wrong: str
 ) -> None:
@@ -107,7 +107,7 @@ def test_who_breaks_the_rules_loses_the_stream(
                 stream.send(DATA, ONE + bytes(CHUNK_BYTES - len(ONE)))
 
     while found := stream.receive():
-        assert found.kind == ROOM
+        assert found.kind == CREDIT
     stream.close()
 
 
@@ -126,6 +126,6 @@ def test_a_port_that_nothing_listens_on_is_named(running: tuple[TestedNode, str]
 
 
 def test_client_and_node_agree() -> None:
-    for name in ("CONNECT", "DATA", "DATA_END", "ROOM", "CLOSE", "WINDOW_BYTES"):
-        assert getattr(forwarding, name) == getattr(port_relay, name), name
-    assert forwarding.CONNECTIONS < port_relay.CONNECTIONS
+    for name in ("CONNECT", "DATA", "DATA_END", "CREDIT", "CLOSE", "WINDOW_BYTES"):
+        assert getattr(port_forward, name) == getattr(port_relay, name), name
+    assert port_forward.CONNECTIONS < port_relay.CONNECTIONS

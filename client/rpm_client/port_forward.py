@@ -1,7 +1,7 @@
 """Local connections to a port of a running task, all in one stream.
 
 A frame begins with the number of its connection. Each side sends no more bytes of a connection
-than the other one has made room for, so that one that is not read keeps no other one waiting.
+than the other one gave credit for: one that is not read holds no other up.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from contextlib import suppress
 from rpm_client.errors import UnreachableError
 from rpm_client.streams import PART_BYTES, TaskStream
 
-# To the task alone; then both ways: bytes, no more bytes, room for more, and the end with words.
-CONNECT, DATA, DATA_END, ROOM, CLOSE = 48, 49, 50, 51, 52
-FROM_TASK = (DATA, DATA_END, ROOM, CLOSE)
+# To the task alone; then both ways: bytes, no more bytes, credit for more, and the end with words.
+CONNECT, DATA, DATA_END, CREDIT, CLOSE = 48, 49, 50, 51, 52
+FROM_TASK = (DATA, DATA_END, CREDIT, CLOSE)
 CONNECTIONS = 64
 WINDOW_BYTES = 256 * 1024
 NUMBER = struct.Struct("!I")
@@ -85,8 +85,8 @@ class PortForward:
         # That it has ended crosses what was sent to it.
         if one is None:
             return
-        if kind == ROOM and len(content) == AMOUNT.size:
-            one.add_room(AMOUNT.unpack(content)[1])
+        if kind == CREDIT and len(content) == AMOUNT.size:
+            one.add_credit(AMOUNT.unpack(content)[1])
         elif kind == DATA:
             one.take(rest)
         elif kind == DATA_END:
@@ -112,10 +112,10 @@ class _Connection:
         self._stream = stream
         self._forget = forget
         self._changed = threading.Condition()
-        # Of the task, not written yet; and how many bytes it has room for.
+        # Of the task, not written yet; and how many bytes it takes.
         self._output = bytearray()
         self._is_output_ending = False
-        self._room = WINDOW_BYTES
+        self._credit = WINDOW_BYTES
         self._is_over = False
         self._ways = 2
 
@@ -125,9 +125,9 @@ class _Connection:
         for way in (self._to_task, self._from_task):
             threading.Thread(target=self._run, args=(way,), daemon=True).start()
 
-    def add_room(self, amount: int) -> None:
+    def add_credit(self, amount: int) -> None:
         with self._changed:
-            self._room += amount
+            self._credit += amount
             self._changed.notify_all()
 
     def take(self, content: bytes) -> None:
@@ -172,24 +172,24 @@ class _Connection:
 
     def _to_task(self) -> None:
         while True:
-            room = self._wait_for_room()
-            if not room:
+            credit = self._wait_for_credit()
+            if not credit:
                 return
-            content = self._local.recv(min(room, PART_BYTES - NUMBER.size))
+            content = self._local.recv(min(credit, PART_BYTES - NUMBER.size))
             if self._is_over:
                 return
             if not content:
                 self._stream.send_frame(DATA_END, NUMBER.pack(self._number))
                 return
             with self._changed:
-                self._room -= len(content)
+                self._credit -= len(content)
             self._stream.send_frame(DATA, NUMBER.pack(self._number) + content)
 
-    def _wait_for_room(self) -> int:
-        """How many bytes the task has room for; 0 at the end."""
+    def _wait_for_credit(self) -> int:
+        """How many bytes the task takes; 0 at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._room > 0 or self._is_over)
-            return 0 if self._is_over else self._room
+            self._changed.wait_for(lambda: self._credit > 0 or self._is_over)
+            return 0 if self._is_over else self._credit
 
     def _from_task(self) -> None:
         while True:
@@ -204,4 +204,4 @@ class _Connection:
                 self._local.shutdown(socket.SHUT_WR)
                 return
             self._local.sendall(content)
-            self._stream.send_frame(ROOM, AMOUNT.pack(self._number, len(content)))
+            self._stream.send_frame(CREDIT, AMOUNT.pack(self._number, len(content)))
