@@ -90,6 +90,7 @@ UNFOLD: dict[str, Any] = {
                     admin_link("Rates", "payments", "usage_rate"),
                     admin_link("Notices", "notifications", "notices_notice"),
                     admin_link("Rules of notices", "rule", "notices_noticerule"),
+                    admin_link("E-mail of notices", "mail", "notices_noticesettings"),
                 ],
             },
         ],

@@ -290,6 +290,7 @@ SPECTACULAR_SETTINGS = {
         "AccessRuleKind": "apps.access.levels.RuleKind",
         "AccessRuleLevel": "apps.access.levels.Level",
         "AccessObjectKind": "apps.configuration.access_explanation.ObjectKind",
+        "NoticeDigest": "apps.notices.models.NoticeDigest",
         "NoticeKind": "apps.notices.models.NoticeKind",
         "NoticeScope": "apps.notices.models.NoticeScope",
         "PermissionName": "apps.configuration.access_explanation.PermissionName",

@@ -13,6 +13,7 @@ CELERY_BEAT_SCHEDULE = {
     "revisions": {"task": "configuration.remove_old", "schedule": timedelta(minutes=5)},
     "mail": {"task": "accounts.send_mail", "schedule": timedelta(minutes=1)},
     "notices": {"task": "notices.make", "schedule": timedelta(seconds=5)},
+    "notice-mail": {"task": "notices.send_mail", "schedule": timedelta(minutes=1)},
     "old-notices": {"task": "notices.remove_old", "schedule": timedelta(hours=1)},
     "usage": {"task": "usage.book", "schedule": timedelta(minutes=1)},
     "sessions": {"task": "accounts.remove_sessions", "schedule": timedelta(hours=1)},

@@ -1,4 +1,4 @@
-"""The form of a rule of notices; its service validates it."""
+"""The forms of rules of notices and of their e-mail; services validate them."""
 
 from typing import Any
 
@@ -7,7 +7,14 @@ from django import forms
 from apps.accounts.models import User
 from apps.dashboard.forms_base import PageForm
 from apps.dashboard.forms_people import DIALOG_ID
-from apps.notices.models import NoticeKind, NoticeRule, NoticeScope, WaitLimit
+from apps.notices.models import (
+    NoticeDigest,
+    NoticeKind,
+    NoticeRule,
+    NoticeScope,
+    NoticeSettings,
+    WaitLimit,
+)
 from apps.notices.selectors import policies_to_notice, queues_to_notice
 
 KINDS = {
@@ -36,9 +43,17 @@ class NoticeRuleForm(PageForm):
         required=False,
     )
 
+    by_email = forms.BooleanField(
+        label="Also by e-mail", required=False, help_text="When, the settings of e-mail say."
+    )
+
     def __init__(self, *args: Any, user: User, rule: NoticeRule | None, **given: Any) -> None:
         kinds = [NoticeKind.FAILED, NoticeKind.PREEMPTED] if rule is None else rule.kinds
-        initial = {"kinds": kinds, "wait_minutes": rule.wait_minutes if rule else None}
+        initial = {
+            "kinds": kinds,
+            "wait_minutes": rule.wait_minutes if rule else None,
+            "by_email": rule.by_email if rule else False,
+        }
         super().__init__(*args, **{"auto_id": DIALOG_ID, "initial": initial, **given})
         self._rows: dict[str, Any] = {}
         if rule is not None:
@@ -62,3 +77,22 @@ class NoticeRuleForm(PageForm):
             if scope != _OWN:
                 values[scope] = self._rows[key]
         return values
+
+
+_HOURS = [("", "–"), *((hour, f"{hour:02d}:00") for hour in range(24))]
+
+
+class NoticeMailForm(PageForm):
+    """When notices go by e-mail."""
+
+    digest = forms.ChoiceField(label="Send", choices=NoticeDigest.choices)
+    quiet_from = forms.TypedChoiceField(
+        label="Not from", choices=_HOURS, coerce=int, empty_value=None, required=False
+    )
+    quiet_until = forms.TypedChoiceField(
+        label="Until", choices=_HOURS, coerce=int, empty_value=None, required=False
+    )
+
+    def __init__(self, *args: Any, row: NoticeSettings, **given: Any) -> None:
+        initial = {name: getattr(row, name) for name in ("digest", "quiet_from", "quiet_until")}
+        super().__init__(*args, **{"initial": initial, **given})

@@ -40,6 +40,14 @@ class WaitLimit(models.IntegerChoices):
     WEEK = 10_080, "1 week"
 
 
+class NoticeDigest(models.TextChoices):
+    """How notices that rules send by e-mail are put together."""
+
+    AT_ONCE = "at_once", "At once"
+    HOURLY = "hourly", "Each hour"
+    DAILY = "daily", "Each day at 8:00"
+
+
 class NoticeRule(models.Model):
     """What one user wants to be notified of, and of which tasks."""
 
@@ -57,6 +65,7 @@ class NoticeRule(models.Model):
     kinds = models.JSONField(default=list)
     wait_minutes = models.PositiveIntegerField(null=True, blank=True, choices=WaitLimit.choices)
     created_at = models.DateTimeField(default=timezone.now)
+    by_email = models.BooleanField(default=False, db_default=False)
     # The last event before: earlier ones make no notices.
     after_event = models.BigIntegerField(default=0, editable=False)
 
@@ -100,10 +109,17 @@ class Notice(models.Model):
     # `exit_code` of a task that ended, `minutes` of one that waits.
     data = models.JSONField(default=dict, blank=True)
     read_at = models.DateTimeField(null=True, blank=True)
+    # A rule sends it by e-mail, and no mail has it yet.
+    is_mail_due = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         ordering = ["-id"]
         indexes = [
+            models.Index(
+                fields=["user", "id"],
+                condition=models.Q(is_mail_due=True),
+                name="notice_to_mail",
+            ),
             models.Index(fields=["user", "-id"], name="notice_of_user"),
             models.Index(fields=["at"], name="notice_at"),
         ]
@@ -117,6 +133,42 @@ class Notice(models.Model):
 
     def __str__(self) -> str:
         return f"{self.event_kind} {self.task_id}"
+
+
+class NoticeSettings(models.Model):
+    """When a user gets notices by e-mail, and the mail that is being sent."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        primary_key=True,
+        on_delete=models.CASCADE,
+        related_name="notice_settings",
+    )
+    digest = models.CharField(
+        max_length=8, choices=NoticeDigest.choices, default=NoticeDigest.AT_ONCE
+    )
+    # Full hours in the user's time zone between which no mail is sent.
+    quiet_from = models.PositiveSmallIntegerField(null=True, blank=True)
+    quiet_until = models.PositiveSmallIntegerField(null=True, blank=True)
+    # The last notice of the mail that is being sent, 0 for none; a repeated mail has the same ones.
+    mail_until = models.BigIntegerField(default=0)
+    tries = models.PositiveSmallIntegerField(default=0)
+    tried_at = models.DateTimeField(null=True, blank=True)
+    # Why the last mail was not sent; empty once one was.
+    problem = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        verbose_name_plural = "notice settings"
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(quiet_from__isnull=True, quiet_until__isnull=True)
+                | models.Q(quiet_from__lt=24, quiet_until__lt=24),
+                name="notice_quiet_hours_are_hours",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user}: {self.get_digest_display()}"
 
 
 class NoticeCursor(models.Model):

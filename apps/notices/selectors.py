@@ -9,7 +9,8 @@ from django.db.models import QuerySet
 from apps.access.selectors import policies_managed_by, queues_managed_by
 from apps.accounts.models import User
 from apps.accounts.selectors import Person
-from apps.notices.models import Notice, NoticeRule
+from apps.accounts.services.mail import mail_is_set_up
+from apps.notices.models import Notice, NoticeRule, NoticeSettings
 from apps.policies.models import Policy, Queue
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import tasks_visible_to, without_hidden_queues
@@ -60,6 +61,18 @@ def task_notices(user: User, notices: Iterable[Notice]) -> list[TaskNotice]:
     found = list(notices)
     tasks = _visible_tasks(user, {one.task_id for one in found})
     return [TaskNotice(one, tasks[one.task_id]) for one in found if one.task_id in tasks]
+
+
+def mail_address(user: User) -> str:
+    """Where notices of this user may be sent: an address that is confirmed; empty for none."""
+    is_reached = user.is_active and not user.is_service and not user.is_pending
+    is_confirmed = is_reached and not user.is_email_unverified
+    return user.email if is_confirmed and mail_is_set_up() else ""
+
+
+def settings_of(user: User) -> NoticeSettings:
+    """When the user gets notices by e-mail; the defaults if nobody has changed it."""
+    return NoticeSettings.objects.filter(user=user).first() or NoticeSettings(user=user)
 
 
 def _of_visible_tasks(notices: QuerySet[Notice], user: User) -> QuerySet[Notice]:

@@ -63,6 +63,8 @@ BODIES: tuple[tuple[str, Make], ...] = (
     ("POST /api/v1/credentials/", lambda _w, _c: {"label": "new"}),
     ("PATCH /api/v1/credentials/<pk>/", lambda _w, _c: {"label": "new"}),
     ("POST /api/v1/notice-rules/", lambda _w, _c: {"scope": "own", "kinds": ["failed"]}),
+    ("PATCH /api/v1/notice-settings/", lambda _w, _c: {"digest": "daily"}),
+    ("POST /settings/notices/", lambda _w, _c: {"digest": "daily"}),
     ("PATCH /api/v1/notice-rules/<pk>/", lambda _w, _c: {"kinds": ["ended"]}),
     ("POST /settings/notices/new/", lambda _w, _c: {"tasks": "own", "kinds": "failed"}),
     ("POST /settings/notices/<pk>/edit/", lambda _w, _c: {"kinds": "ended"}),

@@ -64,6 +64,7 @@ ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/admin/nodes/node/<*", ("node",)),
     ("/admin/notices/noticerule/<*", ("notice-rule",)),
     ("/admin/notices/notice/<*", ("notice",)),
+    ("/admin/notices/noticesettings/<*", ("notice-settings",)),
     ("/admin/nodes/volume/<*", ("volume",)),
     ("/admin/nodes/volumeuserpermission/<*", ("volume-grant",)),
     ("/admin/policies/draftpool/<*", ("draft-pool",)),

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from apps.notices.models import Notice
+from apps.notices.models import Notice, NoticeSettings
 from apps.notices.services.rules import notice_rule_create
 
 AT = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
@@ -18,6 +18,8 @@ def notices_make_all(world: Any) -> None:
             person = world.people[f"{place}-{owner}"]
             rule = notice_rule_create(user=person, scope="own", kinds=["failed"])
             world.keep(rule, "notice-rule", place, owner)
+            settings = NoticeSettings.objects.create(user=person)
+            world.objects["notice-settings", place, owner] = settings
             for kind, where in (("ended", place), ("running", foreign), ("draft", foreign)):
                 task = world.one(kind, where, owner)
                 notice = Notice.objects.create(

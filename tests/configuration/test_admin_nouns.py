@@ -36,6 +36,7 @@ NOUNS = {
     "log-in-rules": "accounts.LogInRules",
     "nodes": "nodes.Node",
     "notice-rules": "notices.NoticeRule",
+    "notice-settings": "notices.NoticeSettings",
     "notices": "notices.Notice",
     "passes": "allocation.PassRecord",
     "policies": "policies.Policy",

@@ -237,6 +237,7 @@ CALLS: dict[str, Call] = {
         "password": "hunter2-of-the-registry",
     },
     "registry_credential_remove": lambda root, x: {"credential": _registry(root, x)},
+    "notice_settings_change": lambda root, x: {"changes": {"digest": "daily"}},
     "notice_rule_create": lambda root, x: {"scope": "own", "kinds": ["failed"]},
     "notice_rule_change": lambda root, x: {
         "rule": given.notice_rule(root),

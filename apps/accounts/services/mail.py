@@ -1,6 +1,7 @@
 """Sends mail by the SMTP server of the installation, if there is one."""
 
 import smtplib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -36,11 +37,19 @@ def mail_is_set_up() -> bool:
     return bool(settings.EMAIL_HOST)
 
 
-def mail_send(*, to: str, subject: str, text: str) -> MailSent | MailNotSent:
-    """Hand one mail to the server; never called inside a transaction."""
+def mail_send(
+    *, to: str, subject: str, text: str, headers: Mapping[str, str] | None = None
+) -> MailSent | MailNotSent:
+    """Hand one mail to the server; never called inside a transaction.
+
+    Args:
+        headers: further ones, such as a `Message-ID` that stays the same when it is sent again.
+    """
     if not mail_is_set_up():
         return MailNotSent("No mail server is set up: RPM_SMTP_HOST is empty.")
-    message = EmailMessage(subject, text, to=[to], connection=get_connection(BACKEND))
+    connection = get_connection(BACKEND)
+    message = EmailMessage(subject, text, to=[to], connection=connection)
+    message.extra_headers.update(headers or {})
     try:
         message.send()
     except (smtplib.SMTPException, OSError, ValueError) as error:

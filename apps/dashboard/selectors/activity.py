@@ -29,7 +29,7 @@ TASK_KINDS = (
     "task.lost",
 )
 # Noise of administrators' pages.
-_LEFT_OUT = ("draft.", "vault.", "credential.", "notice_rule.")
+_LEFT_OUT = ("draft.", "vault.", "credential.", "notice_")
 
 
 @dataclass(frozen=True, slots=True)

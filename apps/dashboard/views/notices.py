@@ -10,15 +10,17 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.models import User
+from apps.accounts.services.mail import mail_is_set_up
 from apps.core.errors import RpmError
 from apps.dashboard.access import person
 from apps.dashboard.forms import add_errors, focus_first_error
-from apps.dashboard.forms_notices import KINDS, NoticeRuleForm
+from apps.dashboard.forms_notices import KINDS, NoticeMailForm, NoticeRuleForm
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.live import key_id
 from apps.dashboard.toasts import say
 from apps.notices.models import NoticeRule
-from apps.notices.selectors import rules_visible_to
+from apps.notices.selectors import mail_address, rules_visible_to, settings_of
+from apps.notices.services.mail_times import zone_of
 from apps.notices.services.read_marks import notices_mark_read
 from apps.notices.services.rules import (
     MOST_RULES,
@@ -26,6 +28,7 @@ from apps.notices.services.rules import (
     notice_rule_create,
     notice_rule_remove,
 )
+from apps.notices.services.settings import notice_settings_change
 
 
 # permission: every signed-in user, for their own notices
@@ -52,14 +55,35 @@ def notice_mark_read(request: HttpRequest) -> HttpResponse:
 
 
 # permission: every signed-in user, for their own rules
-@require_GET
+@require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
 def notice_rule_list(request: HttpRequest) -> HttpResponse:
-    """The rules, and what each notifies of."""
-    rules = rules_visible_to(person(request))
-    rows = [(rule, [str(KINDS[kind]) for kind in KINDS if kind in rule.kinds]) for rule in rules]
-    return render(request, "settings/notice_rules.html", {"rows": rows, "most": MOST_RULES})
+    """The rules, what each notifies of, and the form for e-mail."""
+    user = person(request)
+    mail = settings_of(user)
+    form = NoticeMailForm(request.POST if request.method == "POST" else None, row=mail)
+    if request.method == "POST" and form.is_valid():
+        try:
+            notice_settings_change(user=user, changes=form.cleaned_data)
+        except RpmError as error:
+            add_errors(form, error)
+        else:
+            say(request, "The settings are saved.")
+            return redirect_to(request, reverse("notice_rule_list"))
+    focus_first_error(form)
+    rules = rules_visible_to(user)
+    context = {
+        "rows": [(rule, [str(KINDS[one]) for one in KINDS if one in rule.kinds]) for rule in rules],
+        "most": MOST_RULES,
+        "form": form,
+        "mail": mail,
+        "has_server": mail_is_set_up(),
+        "address": mail_address(user),
+        "zone": zone_of(user),
+    }
+    status = 400 if request.method == "POST" else 200
+    return render(request, "settings/notice_rules.html", context, status=status)
 
 
 # permission: every signed-in user, for their own rules

@@ -6,8 +6,16 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.core.serializers import NameSerializer, StrictSerializer
-from apps.notices.models import Notice, NoticeKind, NoticeRule, NoticeScope, WaitLimit
-from apps.notices.selectors import TaskNotice
+from apps.notices.models import (
+    Notice,
+    NoticeDigest,
+    NoticeKind,
+    NoticeRule,
+    NoticeScope,
+    NoticeSettings,
+    WaitLimit,
+)
+from apps.notices.selectors import TaskNotice, mail_address
 
 MOST_READ = 1000
 
@@ -67,7 +75,8 @@ class NoticeRuleSerializer(serializers.ModelSerializer[NoticeRule]):
 
     class Meta:
         model = NoticeRule
-        fields = ["id", "scope", "queue", "policy", "kinds", "wait_minutes", "created_at"]
+        fields = ["id", "scope", "queue", "policy", "kinds", "wait_minutes", "by_email"]
+        fields += ["created_at"]
         read_only_fields = fields
 
 
@@ -80,6 +89,9 @@ class NoticeRuleChangeSerializer(StrictSerializer):
         max_length=len(NoticeKind.values),
     )
     wait_minutes = serializers.ChoiceField(WaitLimit.choices, allow_null=True, required=False)
+    by_email = serializers.BooleanField(
+        required=False, help_text="Also by e-mail, as the settings say; false if left out."
+    )
 
 
 class NoticeRuleCreateSerializer(NoticeRuleChangeSerializer):
@@ -90,3 +102,27 @@ class NoticeRuleCreateSerializer(NoticeRuleChangeSerializer):
     policy = serializers.CharField(
         allow_null=True, default=None, help_text="Name or id of a policy that you manage."
     )
+
+
+class NoticeSettingsSerializer(serializers.ModelSerializer[NoticeSettings]):
+    """`email` is where mails go; null where there is no confirmed address or no mail server."""
+
+    email = serializers.SerializerMethodField()
+
+    class Meta:
+        model = NoticeSettings
+        fields = ["digest", "quiet_from", "quiet_until", "email", "problem"]
+        read_only_fields = fields
+
+    @extend_schema_field({"type": "string", "nullable": True})
+    def get_email(self, row: NoticeSettings) -> str | None:
+        """The confirmed address of the user."""
+        return mail_address(row.user) or None
+
+
+class NoticeSettingsChangeSerializer(StrictSerializer):
+    """Hours are full hours from 0 to 23, in the time zone of the account; both or neither."""
+
+    digest = serializers.ChoiceField(NoticeDigest.choices)
+    quiet_from = serializers.IntegerField(min_value=0, max_value=23, allow_null=True)
+    quiet_until = serializers.IntegerField(min_value=0, max_value=23, allow_null=True)

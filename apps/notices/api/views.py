@@ -8,6 +8,7 @@ from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.api.permissions import person
@@ -19,6 +20,8 @@ from apps.notices.api.serializers import (
     NoticeRuleCreateSerializer,
     NoticeRuleSerializer,
     NoticeSerializer,
+    NoticeSettingsChangeSerializer,
+    NoticeSettingsSerializer,
     NoticesReadSerializer,
     UnreadSerializer,
 )
@@ -28,11 +31,13 @@ from apps.notices.selectors import (
     policies_to_notice,
     queues_to_notice,
     rules_visible_to,
+    settings_of,
     task_notices,
     unread_count,
 )
 from apps.notices.services.read_marks import notices_mark_read
 from apps.notices.services.rules import notice_rule_change, notice_rule_create, notice_rule_remove
+from apps.notices.services.settings import notice_settings_change
 from apps.policies.selectors import by_name_or_id
 
 
@@ -109,6 +114,23 @@ class NoticeRuleViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Notic
         """Remove it; its notices stay."""
         notice_rule_remove(user=person(request), rule=self.get_object())
         return Response(status=204)
+
+
+class NoticeSettingsView(APIView):
+    """When the user gets notices by e-mail."""
+
+    @extend_schema(responses=NoticeSettingsSerializer)
+    def get(self, request: Request) -> Response:
+        """The settings, and why the last mail was not sent."""
+        return Response(NoticeSettingsSerializer(settings_of(person(request))).data)
+
+    @extend_schema(request=NoticeSettingsChangeSerializer, responses=NoticeSettingsSerializer)
+    def patch(self, request: Request) -> Response:
+        """Change some of them."""
+        body = NoticeSettingsChangeSerializer(data=request.data, partial=True)
+        body.is_valid(raise_exception=True)
+        row = notice_settings_change(user=person(request), changes=body.validated_data)
+        return Response(NoticeSettingsSerializer(row).data)
 
 
 def _named(name: str, rows: QuerySet[Any], given: str | None) -> Any:

@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from django.db.models import Q, Window
 from django.db.models.functions import RowNumber
 
+from apps.accounts.services.mail import mail_is_set_up
 from apps.core import clock
 from apps.core.notifications import after_commit
 from apps.events.models import Event
@@ -127,7 +128,7 @@ def _of_events(events: Iterable[Event]) -> Made:
     index = rules_for([fact for _, fact in facts])
     for event, fact in facts:
         code = event.data.get("exit_code")
-        for user in index.matching(fact):
+        for user, rules in index.matching(fact).items():
             made[user].append(
                 Notice(
                     user_id=user,
@@ -137,6 +138,7 @@ def _of_events(events: Iterable[Event]) -> Made:
                     event_id=event.pk,
                     event_kind=event.kind,
                     data={"exit_code": code} if code is not None else {},
+                    is_mail_due=_is_mailed(rules),
                 )
             )
     return made
@@ -189,7 +191,7 @@ def _of_waiting(facts: list[TaskFact], minutes: int) -> Iterator[Notice]:
     index = rules_for(facts)
     for fact in facts:
         for user, rules in index.matching(fact).items():
-            if any(rule.wait_minutes == minutes for rule in rules):
+            if mine := [rule for rule in rules if rule.wait_minutes == minutes]:
                 yield Notice(
                     user_id=user,
                     at=fact.at,
@@ -197,7 +199,13 @@ def _of_waiting(facts: list[TaskFact], minutes: int) -> Iterator[Notice]:
                     task_id=fact.task_id,
                     event_kind="task.waiting",
                     data={"minutes": minutes},
+                    is_mail_due=_is_mailed(mine),
                 )
+
+
+def _is_mailed(rules: Iterable[NoticeRule]) -> bool:
+    """Whether it goes by e-mail: not later, where there is no mail server now."""
+    return mail_is_set_up() and any(rule.by_email for rule in rules)
 
 
 def _add(made: Made, notices: Iterable[Notice]) -> None:

@@ -15,7 +15,7 @@ from apps.notices.services.notice_maker import notice_cursor_ensure
 from apps.policies.models import Policy, Queue
 
 MOST_RULES = 20
-CHANGEABLE = ("kinds", "wait_minutes")
+CHANGEABLE = ("kinds", "wait_minutes", "by_email")
 
 
 @transaction.atomic
@@ -27,6 +27,7 @@ def notice_rule_create(
     queue: Queue | None = None,
     policy: Policy | None = None,
     wait_minutes: int | None = None,
+    by_email: bool = False,
 ) -> NoticeRule:
     """Tell the user of these events from now on.
 
@@ -38,7 +39,7 @@ def notice_rule_create(
     User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if rules_visible_to(user).count() >= MOST_RULES:
         raise Conflict(f"You have {MOST_RULES} rules, the most there may be: remove or change one.")
-    rule = NoticeRule(user=user, scope=scope, queue=queue, policy=policy)
+    rule = NoticeRule(user=user, scope=scope, queue=queue, policy=policy, by_email=by_email)
     rule.after_event = last_event_id()
     _check_subject(rule)
     _set(rule, kinds=kinds, wait_minutes=wait_minutes)
@@ -63,6 +64,7 @@ def notice_rule_change(*, user: User, rule: NoticeRule, changes: Mapping[str, An
     kinds = changes.get("kinds", row.kinds)
     # The time goes with its kind.
     wait = row.wait_minutes if NoticeKind.WAITING in kinds else None
+    row.by_email = changes.get("by_email", row.by_email)
     _set(row, kinds=kinds, wait_minutes=changes.get("wait_minutes", wait))
     if _facts(row) != before:
         row.save(update_fields=CHANGEABLE)
@@ -109,7 +111,12 @@ def _check_subject(rule: NoticeRule) -> None:
 
 
 def _facts(rule: NoticeRule) -> dict[str, Any]:
-    return {"tasks": rule.subject, "kinds": list(rule.kinds), "wait_minutes": rule.wait_minutes}
+    return {
+        "tasks": rule.subject,
+        "kinds": list(rule.kinds),
+        "wait_minutes": rule.wait_minutes,
+        "by_email": rule.by_email,
+    }
 
 
 def _record(kind: str, rule: NoticeRule, user: User, **data: Any) -> None:

@@ -72,6 +72,7 @@ REST_ACCOUNT = section(
         "/api/v1/tasks/bulk/ /api/v1/tasks/bulk-actions/ "
         "/api/v1/tasks/check/ /api/v1/vaults/ /api/v1/vaults/validate/ "
         "/api/v1/notices/ /api/v1/notices/read/ /api/v1/notice-rules/ "
+        "/api/v1/notice-settings/ "
         "/api/v1/schema/ /api/v1/docs/",
         SIGNED,
         ALLOW,
