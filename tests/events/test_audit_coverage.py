@@ -55,7 +55,7 @@ ONLY_ASK = (
     "task_check", "tasks_returned_by_change", "tasks_returned_by_restriction",
     "tenant_amounts_check", "queue_settings_check", "invitation_check", "queue_settings_of",
     "configuration_diff", "configuration_export", "configuration_version", "rule_entries",
-    "others_lock",
+    "others_lock", "mail_text", "zone_of",
 )
 # fmt: on
 # Parts of other services, which record; and what changes nothing.
