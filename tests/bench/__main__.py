@@ -157,7 +157,7 @@ def task_rows() -> Iterator[Row]:
     yield (
         f"{figure.aborted:,} tasks aborted in bulk",
         f"{figure.abort_ms / 1000:.1f} s",
-        "",
+        f"{figure.abort_cpu_ms / 1000:.1f} s of them computing in the server",
         "5 s",
     )
     yield (

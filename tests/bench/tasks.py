@@ -12,7 +12,8 @@ class Figure:
     Args:
         array_ms, insert_ms: the request for an array, and one INSERT and COMMIT of its row.
         page_ms, next_ms, html_ms: the first 50 tasks by REST, the next 50, and the page of them.
-        abort_ms: bulk actions that abort as many tasks.
+        abort_ms, abort_cpu_ms: bulk actions that abort as many tasks; of the server, without the
+            database.
         without_ms, with_ms: a pass without an array that waits, and with one.
         list_cpu_ms, bare_cpu_ms: `rpmctl list` of 50 tasks, and a Python that does nothing.
     """
@@ -25,6 +26,7 @@ class Figure:
     html_ms: float
     aborted: int
     abort_ms: float
+    abort_cpu_ms: float
     without_ms: float
     with_ms: float
     list_cpu_ms: float
