@@ -53,8 +53,13 @@ def share_examples(items: list[pytest.Item]) -> None:
 def _asks(item: pytest.Item) -> bool:
     if not isinstance(item, pytest.Function):
         return False
-    definitions = item._fixtureinfo.name2fixturedefs.get("example", ())
-    return any(one.func.__module__ == __name__ for one in definitions)
+    # The last one counts, and those that it builds on: a module may have an example of its own.
+    for one in reversed(item._fixtureinfo.name2fixturedefs.get("example", ())):
+        if one.func.__module__ == __name__:
+            return True
+        if "example" not in one.argnames:
+            return False
+    return False
 
 
 def _commits(item: pytest.Item) -> bool:
