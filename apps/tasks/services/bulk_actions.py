@@ -11,7 +11,6 @@ from django.db import DatabaseError
 
 from apps.accounts.models import User
 from apps.core.errors import BadInput, NotFound, RpmError, Unavailable
-from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
 from apps.tasks.selectors.visibility import tasks_visible_to, without_hidden_queues
 from apps.tasks.services.enqueue.submission import task_run_again
@@ -113,6 +112,8 @@ def tasks_act(
     until = monotonic() + run_s
     results = []
     aborted = _abort_unstarted(actor, tasks, check) if action.verb == "abort" else frozenset()
+    # Read again, as they are now.
+    tasks |= _visible(actor, aborted) if aborted else {}
     for pk in wanted:
         task = tasks.get(pk)
         if pk in aborted:
@@ -157,8 +158,6 @@ def _abort_unstarted(
     except DatabaseError as error:
         log.warning("bulk_action.failed", tasks=len(ids), detail=str(error).strip())
         return frozenset()
-    for pk in ended:
-        tasks[pk].state = TaskState.ABORTED
     return ended
 
 
