@@ -86,9 +86,10 @@ class NoticeRule(models.Model):
     @property
     def subject(self) -> str:
         """Which tasks, in words."""
-        if self.queue is not None:
-            return f"queue {self.queue.name}"
-        return f"policy {self.policy.name}" if self.policy is not None else "own tasks"
+        if self.scope == NoticeScope.OWN:
+            return "own tasks"
+        target = self.queue or self.policy
+        return f"{self.scope} {target.name}" if target else f"a {self.scope} that you may not see"
 
 
 class Notice(models.Model):

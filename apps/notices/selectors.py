@@ -4,9 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 
-from apps.access.selectors import policies_managed_by, queues_managed_by
+from apps.access.selectors import (
+    policies_managed_by,
+    policies_visible_to,
+    queues_managed_by,
+    queues_visible_to,
+)
 from apps.accounts.models import User
 from apps.accounts.selectors import Person
 from apps.accounts.services.mail import mail_is_set_up
@@ -25,10 +30,12 @@ class TaskNotice:
 
 
 def rules_visible_to(user: Person) -> QuerySet[NoticeRule]:
-    """The user's own rules."""
+    """The user's own rules; `queue` or `policy` is None while the user may not see it."""
     if not isinstance(user, User):
         return NoticeRule.objects.none()
-    return NoticeRule.objects.filter(user=user).select_related("queue", "policy")
+    return NoticeRule.objects.filter(user=user).prefetch_related(
+        Prefetch("queue", queues_visible_to(user)), Prefetch("policy", policies_visible_to(user))
+    )
 
 
 def queues_to_notice(user: User) -> QuerySet[Queue]:

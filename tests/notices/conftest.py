@@ -1,16 +1,22 @@
 """Tasks, and what happens to them."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from apps.accounts.models import User
 from apps.events.models import Event
 from apps.events.services import NewEvent, events_record
+from apps.notices.services import notice_mail, notice_maker
 from apps.tasks.models import Task
 from apps.tasks.services.enqueue.submission import task_submit
 from apps.tasks.task_spec import TaskSpec
 from tests.people import Example
+
+# However slow the machine is: how much of it a run does is not what these tests are about.
+notices_make = partial(notice_maker.notices_make, run_s=3600)
+notices_mail = partial(notice_mail.notices_mail, run_s=3600)
 
 Submit = Callable[..., Task]
 Happen = Callable[..., Event]

@@ -2,12 +2,14 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -15,18 +17,19 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from apps.accounts.models import User
+from apps.accounts.services.mail import mail_send
 from apps.core import clock
+from apps.nodes.models import Installation
 from apps.notices.models import Notice, NoticeSettings
 from apps.notices.services import notice_mail
 from apps.notices.services.mail_times import is_due, is_quiet
-from apps.notices.services.notice_mail import WAITS, notices_mail
-from apps.notices.services.notice_maker import notices_make
+from apps.notices.services.notice_mail import WAITS
 from apps.notices.services.rules import notice_rule_create
 from apps.notices.services.settings import notice_settings_change
 from apps.tasks.models import Task
-from tests.notices.conftest import Happen, Submit
-from tests.services.ports import free_port
+from tests.notices.conftest import Happen, Submit, notices_mail, notices_make
 from tests.services.smtp import REFUSED, Inbox
+from tests.services.timeouts import scale_timeout
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,24 +128,73 @@ def test_what_the_user_may_not_see_any_more_is_in_no_mail(
     assert "hidden" not in inbox.messages[0].as_string()
 
 
+def test_who_is_deactivated_while_others_get_their_mail_gets_none(
+    confirmed: User,
+    bob: User,
+    inbox: Inbox,
+    submit: Submit,
+    happen: Happen,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    User.objects.filter(pk=bob.pk).update(email="bob@example.org")
+    fail(confirmed, submit, happen, "first")
+    fail(bob, submit, happen, "second")
+    send = mail_send
+
+    def deactivates(**facts: Any) -> object:
+        User.objects.filter(pk=bob.pk).update(is_active=False)
+        return send(**facts)
+
+    monkeypatch.setattr(notice_mail, "mail_send", deactivates)
+
+    assert notices_mail() == 1
+    assert [mail["To"] for mail in inbox.messages] == ["alice@example.org"]
+    assert not is_left()
+
+
+def test_a_worker_that_hung_leaves_the_try_of_another_alone(
+    confirmed: User,
+    inbox: Inbox,
+    submit: Submit,
+    happen: Happen,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail(confirmed, submit, happen, "one")
+    send, later = mail_send, clock.now() + WAITS[0]
+
+    def hangs(**facts: Any) -> object:
+        NoticeSettings.objects.update(tries=2, tried_at=later)
+        return send(**facts)
+
+    monkeypatch.setattr(notice_mail, "mail_send", hangs)
+
+    assert notices_mail() == 1
+    row = NoticeSettings.objects.get()
+    assert (row.tries, row.tried_at) == (2, later)
+    assert row.mail_until != 0
+    assert not is_left()
+
+
 def test_a_server_that_is_away_is_tried_again_with_the_same_mail(
     confirmed: User, inbox: Inbox, settings: Settings, submit: Submit, happen: Happen
 ) -> None:
     fail(confirmed, submit, happen, "one")
     port, now = settings.EMAIL_PORT, clock.now()
-    settings.EMAIL_PORT = free_port()
-    assert notices_mail(now=now) == 0
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        settings.EMAIL_PORT = silent.getsockname()[1]
+        assert notices_mail(now=now) == 0
     assert "refused" in NoticeSettings.objects.get().problem.lower()
     settings.EMAIL_PORT = port
     fail(confirmed, submit, happen, "two")
 
     assert notices_mail(now=now + timedelta(minutes=1)) == 0
-    assert notices_mail(now=now + timedelta(minutes=3)) == 1
+    assert notices_mail(now=now + timedelta(hours=1)) == 1
 
     # The second one came later: the repeated mail is the first one.
     assert inbox.messages[0]["Subject"] == "RPM: one failed"
     assert NoticeSettings.objects.get().problem == ""
-    assert notices_mail(now=now + timedelta(minutes=3)) == 1
+    assert notices_mail(now=now + timedelta(hours=1)) == 1
     assert inbox.messages[1]["Subject"] == "RPM: two failed"
     assert inbox.messages[0]["Message-ID"] != inbox.messages[1]["Message-ID"]
 
@@ -159,6 +211,18 @@ def test_tries_are_bounded(confirmed: User, inbox: Inbox, submit: Submit, happen
     assert (row.tries, row.mail_until, is_left()) == (0, 0, False)
     assert "nobody of this name" in row.problem
     assert inbox.messages == []
+
+
+def test_a_restored_database_mails_nothing_until_that_is_confirmed(
+    confirmed: User, inbox: Inbox, submit: Submit, happen: Happen
+) -> None:
+    fail(confirmed, submit, happen, "one")
+    Installation.objects.update_or_create(id=1, defaults={"restored_at": clock.now()})
+    assert notices_mail() == 0
+
+    Installation.objects.update(restored_at=None)
+    assert notices_mail() == 1
+    assert len(inbox.messages) == 1
 
 
 def test_without_a_mail_server_there_is_nothing_to_mail_later(
@@ -275,13 +339,19 @@ def test_a_killed_sender_loses_no_mail_and_repeats_it_with_the_same_id(
     }
 
     killed = subprocess.run(
-        [sys.executable, "-c", SENDER], cwd=ROOT, env=environment, check=False, timeout=120
+        [sys.executable, "-c", SENDER],
+        cwd=ROOT,
+        env=environment,
+        check=False,
+        timeout=scale_timeout(120),
     )
 
     assert killed.returncode == -signal.SIGKILL
     assert is_left()
-    assert notices_mail() == 0
-    assert notices_mail(now=clock.now() + WAITS[0]) == 1
+    tried_at = NoticeSettings.objects.get().tried_at
+    assert tried_at is not None
+    assert notices_mail(now=tried_at + WAITS[0] / 2) == 0
+    assert notices_mail(now=tried_at + WAITS[0]) == 1
     assert not is_left()
     first, second = (mail["Message-ID"] for mail in inbox.messages)
     assert first == second
@@ -298,7 +368,7 @@ def test_two_senders_send_a_mail_once(
 
     def together(now: datetime) -> list[tuple[NoticeSettings, int]]:
         found = due(now)
-        both.wait(60)
+        both.wait(scale_timeout(60))
         return found
 
     monkeypatch.setattr(notice_mail, "_due", together)

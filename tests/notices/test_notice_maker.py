@@ -22,7 +22,6 @@ from apps.notices.services import notice_maker
 from apps.notices.services.notice_maker import (
     KEPT_FOR,
     MOST_NOTICES,
-    notices_make,
     notices_remove_old,
 )
 from apps.notices.services.read_marks import notices_mark_read
@@ -30,7 +29,7 @@ from apps.notices.services.rules import notice_rule_create
 from apps.tasks.models import Task
 from apps.tasks.services.holds import task_hold
 from apps.tasks.services.stop import task_abort
-from tests.notices.conftest import Happen, Submit
+from tests.notices.conftest import Happen, Submit, notices_make
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -206,11 +205,37 @@ def test_a_burst_of_events_takes_few_statements_and_bounded_rows(
     )
 
     with CaptureQueriesContext(connection) as asked:
-        assert notices_make(run_s=120) >= 10_000
+        assert notices_make() >= 10_000
 
     assert Notice.objects.count() == MOST_NOTICES
     assert Notice.objects.latest("pk").event_id == Event.objects.latest("pk").pk
     assert len(asked) < 400
+
+
+def test_a_step_makes_a_bounded_number_and_the_next_ones_the_rest(
+    alice: User, root: User, submit: Submit, happen: Happen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notice_maker, "NOTICES_AT_ONCE", 3)
+    steps: list[int] = []
+    store = notice_maker._store
+
+    def counted(made: notice_maker.Made) -> None:
+        steps.append(sum(map(len, made.values())))
+        store(made)
+
+    monkeypatch.setattr(notice_maker, "_store", counted)
+    task = submit(alice)
+    assert task.queue is not None
+    notice_rule_create(user=alice, scope="own", kinds=["failed"])
+    notice_rule_create(user=root, scope="queue", queue=task.queue, kinds=["failed"])
+    events = [happen(task, "task.failed").pk for _ in range(5)]
+
+    notices_make()
+
+    assert [one for one in steps if one] == [4, 4, 2]
+    for user in (alice, root):
+        mine = Notice.objects.filter(user=user).order_by("pk")
+        assert list(mine.values_list("event_id", flat=True)) == events
 
 
 def test_an_interrupted_step_is_repeated_as_a_whole(

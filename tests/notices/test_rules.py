@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
+from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import Target
 from apps.accounts.models import User
+from apps.configuration.services.rules import RuleSubjects, rule_grant, rule_remove
 from apps.events.models import AuditEntry
 from apps.notices.models import Notice, NoticeRule
 from apps.notices.services import rules
-from apps.notices.services.notice_maker import notices_make
 from apps.notices.services.rules import notice_rule_create
-from tests.notices.conftest import Happen, Submit
+from apps.policies.models import Queue
+from tests.notices.conftest import Happen, Submit, notices_make
 from tests.people import Example
 
 pytestmark = pytest.mark.django_db
@@ -62,6 +65,33 @@ def test_rules_about_others_are_for_those_who_manage(
     assert api.post(RULES, {"scope": "policy", "policy": policy, "kinds": ["failed"]}).data[
         "policy"
     ] == {"id": example.dev.pk, "name": "Dev"}
+
+
+def test_a_queue_that_the_user_may_not_see_any_more_is_not_named(
+    api_as: ApiAs, root: User, charlie: User, example: Example
+) -> None:
+    target = Target(RuleKind.QUEUE, str(example.dev_queue.pk))
+    people = RuleSubjects(users=(charlie,))
+    rule_grant(actor=root, target=target, level=Level.MANAGE, subjects=people)
+    api = api_as(charlie)
+    rule = {"scope": "queue", "queue": example.dev_queue.name, "kinds": ["failed"]}
+    address = f"{RULES}{api.post(RULES, rule).data['id']}/"
+    assert api.get(address).data["queue"]["name"] == example.dev_queue.name
+
+    rule_remove(actor=root, target=target, level=Level.MANAGE)
+    Queue.objects.filter(pk=example.dev_queue.pk).update(name="secret")
+
+    answers = [
+        api.get(RULES),
+        api.get(address),
+        api.patch(address, {"kinds": ["ended"]}),
+        api.delete(address),
+    ]
+    assert [one.status_code for one in answers] == [200, 200, 200, 204]
+    assert "secret" not in "".join(map(str, [one.data for one in answers]))
+    assert answers[1].data["queue"] is None
+    names = AuditEntry.objects.filter(verb__startswith="notice_rule.").order_by("pk")
+    assert [one.object_name for one in names][1:] == ["a queue that you may not see"] * 2
 
 
 @pytest.mark.parametrize(

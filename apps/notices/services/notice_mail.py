@@ -13,8 +13,10 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Max, Min, QuerySet
 
+from apps.accounts.models import User
 from apps.accounts.services.mail import MailNotSent, MailSent, mail_is_set_up, mail_send
 from apps.core import clock
+from apps.nodes.selectors import is_suspended
 from apps.notices.models import Notice, NoticeSettings
 from apps.notices.selectors import mail_address, task_notices
 from apps.notices.services.mail_text import mail_text
@@ -28,7 +30,8 @@ NOT_CONFIRMED = "Your e-mail address is not confirmed: an administrator confirms
 
 def notices_mail(*, now: datetime | None = None, run_s: float = RUN_S) -> int:
     """Send the mails that are due; returns how many the server took."""
-    if not mail_is_set_up():
+    # A restored database knows mails as due that were sent after the backup.
+    if not mail_is_set_up() or is_suspended():
         return 0
     at, until, sent = now or clock.now(), time.monotonic() + run_s, 0
     for row, last in _due(at):
@@ -58,15 +61,16 @@ def _due(now: datetime) -> list[tuple[NoticeSettings, int]]:
 
 def _mail(row: NoticeSettings, *, last: int, now: datetime) -> bool:
     """Send the mail of one user, unless another worker does; whether the server took it."""
-    mine = NoticeSettings.objects.filter(user=row.user)
-    row.mail_until = row.mail_until or last
-    claimed = mine.filter(tried_at=row.tried_at, tries=row.tries)
-    if not claimed.update(tried_at=now, tries=row.tries + 1, mail_until=row.mail_until):
+    before = _claimed(row)
+    row.mail_until, row.tries, row.tried_at = row.mail_until or last, row.tries + 1, now
+    if not before.update(tried_at=now, tries=row.tries, mail_until=row.mail_until):
         return False
-    row.tries += 1
+    # Not as it was when the run began: others may have been sent mails for a while.
+    row.user = User.objects.get(pk=row.user_id)
     outcome = _send(row)
-    if isinstance(outcome, MailNotSent) and row.tries <= len(WAITS):
-        mine.update(problem=outcome.reason)
+    is_last = row.tries > len(WAITS) or not mail_address(row.user)
+    if isinstance(outcome, MailNotSent) and not is_last:
+        _claimed(row).update(problem=outcome.reason)
         return False
     _done(row, problem=outcome.reason if isinstance(outcome, MailNotSent) else "")
     return isinstance(outcome, MailSent)
@@ -83,8 +87,6 @@ def _send(row: NoticeSettings) -> MailSent | MailNotSent | None:
     """What the server answered; None where nothing is left to say."""
     address = mail_address(row.user)
     if not address:
-        # There is no other try.
-        row.tries = len(WAITS) + 1
         return MailNotSent(NOT_CONFIRMED)
     found = task_notices(row.user, _of_mail(row))
     if not found:
@@ -97,8 +99,13 @@ def _send(row: NoticeSettings) -> MailSent | MailNotSent | None:
 @transaction.atomic
 def _done(row: NoticeSettings, *, problem: str) -> None:
     _of_mail(row).update(is_mail_due=False)
-    NoticeSettings.objects.filter(user=row.user).update(
-        mail_until=0, tries=0, tried_at=None, problem=problem
+    _claimed(row).update(mail_until=0, tries=0, tried_at=None, problem=problem)
+
+
+def _claimed(row: NoticeSettings) -> QuerySet[NoticeSettings]:
+    """The settings, unless another worker has tried since: what it has begun is its own."""
+    return NoticeSettings.objects.filter(
+        user=row.user_id, tried_at=row.tried_at, tries=row.tries, mail_until=row.mail_until
     )
 
 

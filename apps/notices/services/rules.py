@@ -57,7 +57,7 @@ def notice_rule_change(*, user: User, rule: NoticeRule, changes: Mapping[str, An
         BadInput: naming the field.
         NotFound: it was removed meanwhile.
     """
-    row = NoticeRule.objects.select_for_update(of=("self",)).filter(pk=rule.pk).first()
+    row = rules_visible_to(user).select_for_update().filter(pk=rule.pk).first()
     if row is None:
         raise NotFound("This rule was removed meanwhile.")
     before = _facts(row)
