@@ -1,5 +1,7 @@
 """What tasks wait for: other tasks, until they have ended as needed."""
 
+from typing import Final
+
 from django.db import models
 
 from apps.tasks.lifecycle.states import TaskState
@@ -22,6 +24,9 @@ class DependencyOutcome(models.TextChoices):
 
 # The states of another task that decide about what waits for it.
 DECIDING_STATES = (TaskState.COMPLETED, TaskState.FAILED, TaskState.ABORTED, TaskState.REJECTED)
+
+# Not decided yet, or no pass has acted on it.
+UNSETTLED: Final = models.Q(outcome=DependencyOutcome.WAITING) | models.Q(is_due=True)
 
 
 class TaskDependency(models.Model):

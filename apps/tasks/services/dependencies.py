@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Count, Q
+from django.db.models import Count
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -18,7 +18,7 @@ from apps.tasks.lifecycle.states import ENDED_STATES, LIVE_STATES, Ineligibility
 from apps.tasks.lifecycle.transitions import REJECT
 from apps.tasks.lifecycle.writers import BATCH, tasks_lock_and_transition
 from apps.tasks.models import ReasonChange, Task, TaskDependency
-from apps.tasks.models.dependencies import DependencyKind, DependencyOutcome, outcome_of
+from apps.tasks.models.dependencies import UNSETTLED, DependencyKind, DependencyOutcome, outcome_of
 from apps.tasks.selectors.dependencies import HAS_LIVE_ELEMENTS
 from apps.tasks.selectors.visibility import tasks_visible_to
 from apps.tasks.services.queues import check_can_manage_task
@@ -292,7 +292,7 @@ def _settle(tasks: Collection[UUID], now: datetime) -> bool:
     edges = [
         (pk, task, DependencyOutcome.WAITING if is_ending else outcome)
         for pk, task, outcome, is_ending in TaskDependency.objects.filter(
-            Q(outcome=DependencyOutcome.WAITING) | Q(is_due=True), task__in=locked
+            UNSETTLED, task__in=locked
         )
         .annotate(is_ending=HAS_LIVE_ELEMENTS)
         .values_list("pk", "task", "outcome", "is_ending")

@@ -10,7 +10,7 @@ from apps.core.notifications import after_commit
 from apps.events.services import audit_record
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.models import Task
-from apps.tasks.models.dependencies import DependencyOutcome
+from apps.tasks.models.dependencies import UNSETTLED
 from apps.tasks.services.queues import check_can_manage_task
 from apps.tasks.services.retention import unstarted_tasks_remove
 
@@ -39,7 +39,7 @@ def draft_delete(*, actor: User, task: Task, version: datetime | None = None) ->
         raise Stale("The draft changed since you read it.")
     if locked.generation or locked.array_id is not None or locked.elements.exists():
         raise Conflict("The draft has run, or is part of an array that has: abort it instead.")
-    if locked.dependents.filter(outcome=DependencyOutcome.WAITING).exists():
+    if locked.dependents.filter(UNSETTLED).exists():
         raise Conflict("Other tasks wait for this one: abort it instead, which decides about them.")
     unstarted_tasks_remove([locked.pk])
     audit_record(

@@ -1,7 +1,6 @@
 """Holds: waiting tasks that keep their place in the queue while no pass starts them."""
 
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -10,7 +9,7 @@ from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.events.services import NewEvent, events_record
 from apps.tasks.lifecycle.states import Ineligibility, TaskState
 from apps.tasks.models import ReasonChange, Task, TaskDependency
-from apps.tasks.models.dependencies import DependencyOutcome
+from apps.tasks.models.dependencies import UNSETTLED
 from apps.tasks.services.queues import can_manage_queue, check_can_manage_task
 from apps.tasks.topics import task_topics
 
@@ -60,8 +59,7 @@ def task_release(*, actor: User, task: Task) -> Task:
             "A user who manages the queue put this task on hold: only such a user can release it."
         )
     if row.is_held:
-        undecided = Q(outcome=DependencyOutcome.WAITING) | Q(is_due=True)
-        is_free = not TaskDependency.objects.filter(undecided, task=row).exists()
+        is_free = not TaskDependency.objects.filter(UNSETTLED, task=row).exists()
         code = "" if is_free else Ineligibility.DEPENDENCY.value
         _write(actor, row, kind="task.release", code=code)
         after_commit(notify=[NOTIFY_ALLOCATION])

@@ -32,6 +32,7 @@ from apps.tasks.models import (
     Task,
     TaskDependency,
 )
+from apps.tasks.models.dependencies import UNSETTLED
 from apps.tasks.models.gpu_use import SAMPLES_DAYS
 
 log = structlog.get_logger(__name__)
@@ -337,8 +338,7 @@ def _is_needed() -> Q:
     untold = Q(is_acknowledged=False, node__isnull=False, node__removed_at=None)
     sampled = DeviceUse.objects.filter(is_booked=False)
     unsettled = Member.objects.filter(Q(released_at=None) | untold)
-    # Also one whose end no pass has acted on.
-    waiting = TaskDependency.objects.filter(Q(outcome="waiting") | Q(is_due=True))
+    waiting = TaskDependency.objects.filter(UNSETTLED)
     # Looked up for each task, by an index: both tables may be large.
     return (
         Q(Exists(waiting.filter(task__state="queued", after=OuterRef("pk"))))

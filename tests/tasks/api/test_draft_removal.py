@@ -12,8 +12,10 @@ from apps.accounts.models import User
 from apps.allocation.services import run_pass
 from apps.events.models import AuditEntry, Event
 from apps.tasks.models import Task
+from apps.tasks.models.dependencies import DependencyKind
 from apps.tasks.services.dependencies import Dependency, task_set_dependencies
-from apps.tasks.services.stop import task_dequeue, tasks_return_to_draft
+from apps.tasks.services.enqueue.submission import task_run_again
+from apps.tasks.services.stop import task_abort, task_dequeue, tasks_return_to_draft
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
 from tests.tasks.services.array_steps import array_of
@@ -107,6 +109,25 @@ def test_a_draft_that_others_wait_for_is_not_deleted(
     assert refused.status_code == 409
     assert "Other tasks wait for this one" in refused.data["detail"]
     assert api_as(alice).delete(f"{TASKS}{waiting.pk}/").data["detail"].startswith("Only drafts")
+
+
+@pytest.mark.parametrize(("when", "state"), [("ok", "rejected"), ("any", "queued")])
+def test_a_draft_is_not_deleted_before_a_pass_has_acted_on_its_end(
+    example: Example, alice: User, api_as: As, when: str, state: str
+) -> None:
+    other, waiting = enqueue(alice, example.dev_queue, 2)
+    after = [Dependency(other.pk, DependencyKind(when))]
+    task_set_dependencies(actor=alice, task=waiting, after=after)
+    again = task_run_again(actor=alice, task=task_abort(actor=alice, task=other))
+    task_dequeue(actor=alice, task=again)
+    client = api_as(alice)
+
+    assert client.delete(f"{TASKS}{other.pk}/").status_code == 409
+    run_pass()
+    assert client.delete(f"{TASKS}{other.pk}/").status_code == 204
+
+    waiting.refresh_from_db()
+    assert (waiting.state, waiting.ineligible_code) == (state, "")
 
 
 def test_an_array_whose_elements_are_stored_is_not_deleted(
