@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from django.conf import settings
-from django.db import connection, connections, transaction
+from django.db import connections, transaction
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
@@ -15,6 +15,7 @@ from apps.tasks.services.stop import task_abort
 from apps.tasks.task_spec import DependencySpec, TaskSpec
 from tests.allocation.state import enqueue, states
 from tests.people import Example
+from tests.services.locks import waiting_for_locks
 from tests.services.ports import wait_until
 
 pytestmark = [
@@ -24,16 +25,6 @@ pytestmark = [
         reason="one writer at a time needs no lock",
     ),
 ]
-
-
-def is_blocked() -> bool:
-    """Whether a connection to this database waits for a lock."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT 1 FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_locks JOIN "
-            "pg_database ON pg_database.oid = database WHERE datname = current_database())"
-        )
-        return cursor.fetchone() is not None
 
 
 @pytest.mark.parametrize("is_bulk", [False, True])
@@ -57,7 +48,7 @@ def test_a_task_that_ends_while_others_are_enqueued_after_it_reaches_them(
         else:
             task = task_submit(actor=alice, spec=spec)
         ending.start()
-        wait_until(is_blocked, what="the end waits for the lock of the task")
+        wait_until(lambda: waiting_for_locks() > 0, what="the end waits for the lock of the task")
         assert states([first]) == ["queued"]
     ending.join(30)
 

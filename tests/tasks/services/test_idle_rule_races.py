@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from django.conf import settings
-from django.db import connection, connections
+from django.db import connections
 
 from apps.accounts.models import User
 from apps.core.errors import Conflict
@@ -21,6 +21,7 @@ from apps.tasks.models import (
 from apps.tasks.services.attempts.ends import ask_to_stop
 from apps.tasks.services.attempts.records import attempt_lock
 from apps.tasks.services.idle_rules import idle_rules_apply, task_set_idle_exemption
+from tests.services.locks import waiting_for_locks
 from tests.services.ports import wait_until
 from tests.tasks.services.idle_task import MINUTE, STOP, WARN, IdleTask, idle, node, queue
 
@@ -86,7 +87,7 @@ def test_of_an_exemption_and_a_stop_at_once_the_first_one_counts(
     def slow(*given: Any, **named: Any) -> None:
         about_to_stop.set()
         assert exempting.wait(20)
-        wait_until(waits_for_a_row, what="the exemption waits for the stop")
+        wait_until(lambda: waiting_for_locks() > 0, what="the exemption waits for the stop")
         ask_to_stop(*given, **named)
 
     def run(work: Callable[[], object]) -> threading.Thread:
@@ -116,9 +117,3 @@ def test_of_an_exemption_and_a_stop_at_once_the_first_one_counts(
 
     assert (idle.state, len(refused)) == (TaskState.STOPPING, 1)
     assert not IdleExemption.objects.exists()
-
-
-def waits_for_a_row() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM pg_locks WHERE NOT granted")
-        return cursor.fetchone() is not None

@@ -74,24 +74,29 @@ def check_array_once(array: Task) -> None:
     """Check that no index of an array, which is to wait, runs or waits in an array like it.
 
     These are the first one and all that ran again after it, or after one of its elements. Of two
-    requests at once, the later one waits here.
+    requests at once, the later one waits here. A stored array is locked and read again, too.
 
     Raises:
         Conflict: one of them runs, or may start.
     """
-    if array.array_count is None:
+    if array.array_count is None and array.array_origin is None:
         return
     origin = array.array_origin or array.pk
     related = Q(pk=origin) | Q(array_origin=origin)
-    rows = Task.objects.select_for_update(no_key=True).filter(related).order_by("pk")
-    others = [one for one in rows if one.pk != array.pk]
-    wanted = set(array.array_indices or range(array.array_count))
-    for one in others:
+    rows = Task.objects.filter(related).order_by("pk")
+    list(rows.select_for_update(no_key=True).values_list("pk"))
+    # A statement that waits does not see what was stored meanwhile: the next one does.
+    others = {one.pk: one for one in rows}
+    array = others.pop(array.pk, array)
+    wanted = set(array.array_indices or range(array.array_count or 0))
+    for one in others.values():
         if one.state == TaskState.QUEUED:
             indices = one.array_indices or range(one.array_count or 0)
             if not wanted.isdisjoint(indices[one.array_next :]):
                 raise Conflict(f"It runs again already, as array {one.pk}.")
-    live = Task.objects.filter(array__in=others, array_index__in=wanted, state__in=LIVE_STATES)
+    live = Task.objects.filter(
+        array__in=list(others), array_index__in=wanted, state__in=LIVE_STATES
+    )
     if (element := live.first()) is not None:
         index, where = element.array_index, element.array_id
         raise Conflict(f"It runs again already: element {index} of array {where} has not ended.")

@@ -59,6 +59,9 @@ def task_return(
     with transaction.atomic():
         found = queue_lock(actor, at.pk, queue)
         check_open_to_owner(task, found)
+        if TaskState.QUEUED not in transition.sources:
+            # Locks the array with those like it, in the order of ids: before its own lock.
+            check_array_once(task)
         # Read again: with a change since the actor read it, the task would wait in a wrong group.
         now = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
         spec = spec_of(spec_values(now))
@@ -66,7 +69,6 @@ def task_return(
         check_may_wait(facts, task.owner_id)
         if now.state != TaskState.QUEUED:
             check_may_open_array(now)
-            check_array_once(now)
         mounts = mounts_for(actor, now, spec, facts)
         elements = _elements_lock(now, transition)
         shapes = {
