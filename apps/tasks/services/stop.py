@@ -57,6 +57,7 @@ def task_dequeue(*, actor: User, task: Task) -> Task:
         raise Conflict("An element cannot leave the queue of its array: abort it instead.")
     with transaction.atomic():
         locked = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+        check_can_manage_task(actor, locked)
         _check_holds(actor, locked)
         columns = _elements_remove(locked) if task.array_count is not None else {}
         if not tasks_lock_and_transition(DEQUEUE, [task.pk], actor_id=actor.pk, columns=columns):

@@ -1,8 +1,10 @@
 """Stopping tasks, and starting them again."""
 
+import threading
 from datetime import timedelta
 
 import pytest
+from django.db import connections, transaction
 from django.utils import timezone
 from guardian.shortcuts import assign_perm
 
@@ -20,11 +22,13 @@ from apps.tasks.services.enqueue.submission import (
     task_run_again,
     task_submit,
 )
-from apps.tasks.services.queue_order import task_set_priority
+from apps.tasks.services.queue_order import task_change_queue, task_set_priority
 from apps.tasks.services.stop import task_abort, task_dequeue
 from apps.tasks.task_spec import spec_of
 from tests.allocation.state import make_node
 from tests.people import Example
+from tests.services.locks import waiting_for_locks
+from tests.services.ports import wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -174,6 +178,34 @@ def test_somebody_elses_task_is_not_mine_to_move(
     with pytest.raises(NotAllowed):
         task_set_priority(actor=bob, task=task, priority=0)
     assert task_dequeue(actor=root, task=task).state == TaskState.DRAFT
+
+
+@pytest.mark.postgres_only
+@pytest.mark.django_db(transaction=True)
+def test_who_manages_the_queue_that_a_task_just_left_does_not_dequeue_it(
+    root: User, charlie: User, example: Example
+) -> None:
+    assign_perm("manage_queue", charlie, example.dev_queue)
+    task = submitted(root, example)
+    refused: list[NotAllowed] = []
+
+    def dequeue() -> None:
+        try:
+            task_dequeue(actor=charlie, task=Task.objects.get(pk=task.pk))
+        except NotAllowed as error:
+            refused.append(error)
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=dequeue)
+    with transaction.atomic():
+        task_change_queue(actor=root, task=task, queue=example.research_queue.pk)
+        thread.start()
+        wait_until(lambda: waiting_for_locks() > 0, what="it waits for the lock of the task")
+    thread.join(30)
+
+    task.refresh_from_db()
+    assert (task.state, len(refused)) == (TaskState.QUEUED, 1)
 
 
 def test_a_draft_is_nobodys_but_its_owners(alice: User, bob: User, example: Example) -> None:
