@@ -34,4 +34,12 @@ class Migration(migrations.Migration):
                 name="task_live_elements",
             ),
         ),
+        migrations.AddIndex(
+            model_name="task",
+            index=models.Index(
+                condition=models.Q(("array_origin__isnull", False)),
+                fields=["array_origin"],
+                name="task_of_array_family",
+            ),
+        ),
     ]

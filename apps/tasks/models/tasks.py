@@ -184,6 +184,12 @@ class Task(models.Model):
                 condition=models.Q(array__isnull=False, state__in=LIVE_STATES),
                 name="task_live_elements",
             ),
+            # An array runs again where none of the same family does.
+            models.Index(
+                fields=["array_origin"],
+                condition=models.Q(array_origin__isnull=False),
+                name="task_of_array_family",
+            ),
         ]
         constraints = [
             models.CheckConstraint(

@@ -11,7 +11,7 @@ from django.db.models import Count
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.core.errors import BadInput, Conflict
+from apps.core.errors import BadInput, Conflict, NotFound
 from apps.core.notifications import NOTIFY_ALLOCATION, after_commit
 from apps.events.services import NewEvent, events_record
 from apps.tasks.lifecycle.states import ENDED_STATES, LIVE_STATES, Ineligibility, TaskState
@@ -131,7 +131,11 @@ def task_set_dependencies(*, actor: User, task: Task, after: Sequence[Dependency
     # All at once in the order of ids; with the lock, none of them ends before the commit.
     rows = Task.objects.select_for_update(no_key=True).filter(pk__in=[*wanted, task.pk])
     locked = {row.pk: row for row in rows.order_by("pk")}
-    row = locked.pop(task.pk)
+    # Ended tasks and drafts may be removed at any time.
+    _refuse(after, wanted.keys() - locked.keys(), UNSEEN)
+    row = locked.pop(task.pk, None)
+    if row is None:
+        raise NotFound("This task was removed meanwhile.")
     check_can_manage_task(actor, row)
     if row.state != TaskState.QUEUED:
         raise Conflict("Only waiting tasks can wait for others.")

@@ -10,11 +10,13 @@ from rest_framework.test import APIClient
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
+from apps.core.errors import NotFound
 from apps.events.models import AuditEntry, Event
 from apps.tasks.models import Task
 from apps.tasks.models.dependencies import DependencyKind
 from apps.tasks.services.dependencies import Dependency, task_set_dependencies
-from apps.tasks.services.enqueue.submission import task_run_again
+from apps.tasks.services.draft_removal import draft_delete
+from apps.tasks.services.enqueue.submission import task_enqueue, task_run_again
 from apps.tasks.services.stop import task_abort, task_dequeue, tasks_return_to_draft
 from tests.allocation.state import enqueue, make_node
 from tests.people import Example
@@ -47,6 +49,16 @@ def test_a_draft_is_deleted_with_its_timeline_and_its_keys(alice: User, api_as: 
     assert (entry.object_id, entry.object_name) == (str(pk), "later")
     # The key is free: the same request makes another draft.
     assert draft(client, **key) != pk
+
+
+def test_a_draft_that_is_removed_at_this_moment_is_not_found(
+    alice: User, example: Example, api_as: As
+) -> None:
+    task = Task.objects.get(pk=draft(api_as(alice)))
+    draft_delete(actor=alice, task=task)
+
+    with pytest.raises(NotFound):
+        task_enqueue(actor=alice, task=task, queue=example.dev_queue.name)
 
 
 def _last() -> int:

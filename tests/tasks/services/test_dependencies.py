@@ -2,6 +2,7 @@
 
 import random
 from itertools import pairwise
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -159,6 +160,25 @@ def test_bad_dependencies_are_refused_with_the_entry(
         link(bob, first, second)
     with pytest.raises(Conflict, match="Only waiting tasks"):
         link(alice, draft, first)
+
+
+def test_a_task_that_is_removed_at_this_moment_is_named(
+    served: Example, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [waits], [other] = (enqueue(alice, served.dev_queue) for _ in range(2))
+    refuse = service._refuse
+
+    def removes(after: Any, bad: Any, problem: str) -> None:
+        refuse(after, bad, problem)
+        if problem == service.UNSEEN:
+            Task.objects.filter(pk=other.pk).delete()
+
+    monkeypatch.setattr(service, "_refuse", removes)
+
+    with pytest.raises(BadInput, match=r"after\.0\.task"):
+        task_set_dependencies(
+            actor=alice, task=waits, after=[Dependency(other.pk, DependencyKind.ANY)]
+        )
 
 
 def test_tasks_that_wait_for_one_are_bounded(

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.core.errors import Conflict
+from apps.core.errors import Conflict, NotFound
 from apps.tasks.acceptance import accept
 from apps.tasks.lifecycle.states import TaskState
 from apps.tasks.lifecycle.transitions import TaskTransition
@@ -63,7 +63,9 @@ def task_return(
             # Locks the array with those like it, in the order of ids: before its own lock.
             check_array_once(task)
         # Read again: with a change since the actor read it, the task would wait in a wrong group.
-        now = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+        now = Task.objects.select_for_update(no_key=True).filter(pk=task.pk).first()
+        if now is None:
+            raise NotFound("This task was removed meanwhile.")
         spec = spec_of(spec_values(now))
         facts = facts_for(found, has_image=has_image)
         check_may_wait(facts, task.owner_id)
