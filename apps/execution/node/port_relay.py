@@ -15,6 +15,7 @@ import struct
 from typing import Callable
 
 from apps.execution.node import clocks
+from apps.execution.node.channel import HEADER
 from apps.execution.node.stream_relay import (
     CHUNK_BYTES,
     HELD_BYTES,
@@ -27,8 +28,10 @@ from apps.execution.node.stream_relay import (
 CONNECT, DATA, DATA_END, CREDIT, CLOSE = 48, 49, 50, 51, 52
 # More than clients have: one may have ended there whose last bytes are still written here.
 CONNECTIONS = 80
-# Answers that the other side leaves unread beyond what is read of the task.
+# Answers that the other side leaves unread, beyond what is read of the task.
 UNREAD_BYTES = 1024 * 1024
+# What is read of the task stops at the first, and a frame may begin just before that.
+OUTPUT_BYTES = HELD_BYTES + HEADER.size + CHUNK_BYTES
 WINDOW_BYTES = 256 * 1024
 NUMBER = struct.Struct("!I")
 AMOUNT = struct.Struct("!II")
@@ -58,9 +61,13 @@ class _Connection:
         if not self.is_connected:
             return select.POLLOUT
         wanted = select.POLLOUT if self.input and self.has_input else 0
-        if can_read and self.has_output and self.credit:
+        if can_read and self.may_be_read:
             wanted |= select.POLLIN
         return wanted
+
+    @property
+    def may_be_read(self) -> bool:
+        return self.has_output and self.credit > 0
 
     @property
     def is_over(self) -> bool:
@@ -75,6 +82,7 @@ class PortRelay(FrameRelay):
     ) -> None:
         super().__init__(number, received, is_over)
         self._port = port
+        # The one that was read last is the last one.
         self._connections: dict[int, _Connection] = {}
 
     def run(self) -> bool:
@@ -98,8 +106,11 @@ class PortRelay(FrameRelay):
                 if self._is_over():
                     return self._flush()
 
+    def _can_read(self) -> bool:
+        return len(self._output) < HELD_BYTES
+
     def _wait(self) -> dict[int, int]:
-        can_read = len(self._output) < HELD_BYTES
+        can_read = self._can_read()
         poll = select.poll()
         # Whatever is held: all that may come has credit.
         poll.register(0, select.POLLIN)
@@ -112,7 +123,7 @@ class PortRelay(FrameRelay):
         return dict(poll.poll(LOOK_MS))
 
     def _take_frame(self, kind: int, content: bytes) -> None:
-        if len(content) < NUMBER.size or len(self._output) > UNREAD_BYTES:
+        if len(content) < NUMBER.size or len(self._output) > OUTPUT_BYTES + UNREAD_BYTES:
             raise BrokenStream("a frame of %d bytes" % len(content))
         (number,) = NUMBER.unpack_from(content)
         if kind == CONNECT:
@@ -162,7 +173,7 @@ class PortRelay(FrameRelay):
                 self._close(one, error)
                 return
             one.is_connected = True
-        if events & ~select.POLLOUT and one.has_output and one.credit:
+        if events & ~select.POLLOUT and one.may_be_read and self._can_read():
             self._read_output(one)
         self._write_input(one)
 
@@ -177,6 +188,7 @@ class PortRelay(FrameRelay):
         number = NUMBER.pack(one.number)
         if content:
             one.credit -= len(content)
+            self._connections[one.number] = self._connections.pop(one.number)
             self._put(DATA, number + content)
             return
         one.has_output = False

@@ -2,11 +2,13 @@
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 
 from apps.execution.node import port_relay
+from apps.execution.node.channel import HEADER
 from apps.execution.node.port_relay import (
     AMOUNT,
     CLOSE,
@@ -20,6 +22,7 @@ from apps.execution.node.port_relay import (
 from apps.execution.node.stream_relay import CHUNK_BYTES, INPUT
 from apps.execution.protocol.requests import StreamRequest
 from apps.execution.transport.base import Unreachable
+from apps.execution.transport.streams import NUMBER as NUMBER_OF_STREAM
 from apps.execution.transport.streams import NodeStream, StreamRefused, stream_open
 from rpm_client import port_forward
 from tests.execution.nodes import INSTALLATION, TestedNode, installed_local, member_of
@@ -87,6 +90,52 @@ def test_each_way_ends_by_itself_and_bytes_give_credit(
     assert AMOUNT.unpack(credit[1])[1] >= WINDOW_BYTES // 4
     assert [late, frame(stream)] == [(DATA, ONE + b"late"), (DATA_END, ONE)]
     stream.close()
+
+
+def test_a_slow_reader_gets_all_bytes_of_many_busy_connections_in_turn(
+    running: tuple[TestedNode, str], listener: socket.socket
+) -> None:
+    numbers = range(1, port_forward.CONNECTIONS + 1)
+    rest = 2 * CHUNK_BYTES
+    stream = opened(running, listener.getsockname()[1])
+    servers = []
+    for number in numbers:
+        stream.send(CONNECT, NUMBER.pack(number))
+        servers.append(listener.accept()[0])
+    received = dict.fromkeys(numbers, 0)
+
+    def next_bytes() -> tuple[int, int]:
+        kind, content = frame(stream)
+        assert kind == DATA
+        (number,) = NUMBER.unpack_from(content)
+        received[number] += len(content) - NUMBER.size
+        return number, len(content) - NUMBER.size
+
+    def write(server: socket.socket) -> None:
+        server.sendall(bytes(WINDOW_BYTES + rest))
+
+    with ThreadPoolExecutor(len(numbers)) as many:
+        written = many.map(write, servers)
+        while any(received[number] < WINDOW_BYTES for number in numbers):
+            next_bytes()
+        list(written)
+    # In one write, so that all are ready to be read at the same time.
+    amounts = [AMOUNT.pack(number, CHUNK_BYTES) for number in numbers]
+    credit = [HEADER.pack(NUMBER_OF_STREAM, CREDIT, len(one)) + one for one in amounts]
+    stream._pipes.sendall(b"".join(credit))
+    turns = []
+    while any(received[number] < WINDOW_BYTES + rest for number in numbers):
+        number, count = next_bytes()
+        turns.append(number)
+        stream.send(CREDIT, AMOUNT.pack(number, count))
+    for server in servers:
+        server.close()
+    ends = {frame(stream) for _ in numbers}
+    stream.close()
+
+    assert set(received.values()) == {WINDOW_BYTES + rest}
+    assert set(turns[: len(numbers)]) == set(numbers)
+    assert ends == {(DATA_END, NUMBER.pack(number)) for number in numbers}
 
 
 @pytest.mark.parametrize("wrong", ["more than there is credit for", "twice", "a command's input"])
