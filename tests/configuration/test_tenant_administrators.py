@@ -204,6 +204,48 @@ def test_settings_that_bear_upon_others_are_not_theirs(
     assert "others' tasks" in refused(error, next(iter(changes)))
 
 
+@pytest.mark.parametrize("is_closed_first", [False, True])
+def test_another_policy_is_no_way_around_settings_that_are_not_theirs(
+    root: User, organisations: Organisations, is_closed_first: bool
+) -> None:
+    acme, profile = organisations.acme, organisations.acme.queue.profile
+    closed = policy_create(actor=root, name="acme-old", group=acme.group, parent=acme.top)
+    earlier = profile_connect(actor=acme.admin, policy=closed, profile=profile)
+    profile_disconnect(actor=acme.admin, queue=earlier)
+    strict = {"allow_streams": False, "grace_s": 9}
+    generous = {"max_priority": 9, "min_runtime_s": 900, "max_preemptions": 1}
+    queue_change(actor=root, queue=acme.queue, changes={**strict, **generous})
+    if is_closed_first:
+        profile_disconnect(actor=acme.admin, queue=acme.queue)
+    made = policy_create(actor=acme.admin, name="acme-new", group=acme.group, parent=acme.top)
+
+    for policy in (made, closed):
+        queue = profile_connect(actor=acme.admin, policy=policy, profile=profile)
+
+        assert {name: getattr(queue, name) for name in strict} == strict
+        # Nor do they get what was given to another policy.
+        assert {name: getattr(queue, name) for name in generous} == {
+            name: getattr(earlier, name) for name in generous
+        }
+        profile_disconnect(actor=acme.admin, queue=queue)
+    rival = organisations.rival
+    others = policy_create(actor=root, name="others", group=rival.group, parent=rival.top)
+    assert profile_connect(actor=rival.admin, policy=others, profile=profile).allow_streams
+
+
+def test_closing_and_connecting_again_keeps_settings_that_are_not_theirs(
+    root: User, organisations: Organisations
+) -> None:
+    acme = organisations.acme
+    changes = {"allow_streams": False, "max_priority": 9, "min_runtime_s": 900}
+    queue_change(actor=root, queue=acme.queue, changes=changes)
+    profile_disconnect(actor=acme.admin, queue=acme.queue)
+
+    queue = profile_connect(actor=acme.admin, policy=acme.team, profile=acme.queue.profile)
+
+    assert {name: getattr(queue, name) for name in changes} == changes
+
+
 def test_they_order_their_queues_in_the_places_that_are_theirs(
     root: User, organisations: Organisations, example: Example
 ) -> None:

@@ -52,8 +52,9 @@ def profile_connect(
 ) -> Queue:
     """Make the queue, last in the profile's order; users of the policy may use it.
 
-    A profile that the policy had before gets the settings of its last queue again; settings that
-    are not the actor's to set, of a profile that is new to the policy, those of its other queues.
+    A profile that the policy had before gets the settings of its last queue again. Settings that
+    are not the actor's to set are the strictest of the policy's queues where the profile is new to
+    it, and of the tenant's queues of the profile.
 
     Args:
         queue_name: None takes the suggested one.
@@ -262,15 +263,24 @@ def _check_connection(policy: Policy, profile: Profile) -> None:
 
 
 def _previous_settings(actor: User | None, queue: Queue) -> dict[str, Any]:
-    """The settings that a new queue inherits, so that closing and connecting again keeps them."""
+    """The settings that a new queue inherits, so that closing and connecting again keeps them.
+
+    Those that the actor may not set are not less strict than the tenant's other queues of the
+    profile have them: another policy for the same group is no way around them.
+    """
     settings = QUEUE_SETTINGS - {"name"}
+    not_theirs = settings - queue_settings_of(actor, queue)
     earlier = Queue.objects.filter(policy=queue.policy)
     last = earlier.filter(profile=queue.profile).order_by("-pk").first()
-    if last is not None:
-        return {name: getattr(last, name) for name in settings}
-    others = list(earlier)
-    not_theirs = settings - queue_settings_of(actor, queue) if others else frozenset()
-    return {name: _strictest(name, [getattr(one, name) for one in others]) for name in not_theirs}
+    found = {} if last is None else {name: getattr(last, name) for name in settings}
+    # Without any before, the defaults: no queue gets more than these from others.
+    others = [last] if last is not None else [*earlier] or [queue]
+    if queue.policy.tenant_id is not None:
+        of_tenant = Queue.objects.filter(policy__tenant=queue.policy.tenant_id)
+        others += of_tenant.filter(profile=queue.profile)
+    return found | {
+        name: _strictest(name, [getattr(one, name) for one in others]) for name in not_theirs
+    }
 
 
 def _strictest(name: str, values: Sequence[Any]) -> Any:
