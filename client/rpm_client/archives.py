@@ -6,8 +6,10 @@ other special files are refused, by `tarfile.data_filter` and the checks here.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import secrets
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
@@ -65,6 +67,11 @@ class PartsFile(io.RawIOBase):
             self._left += part
         content, self._left = self._left[:size], self._left[size:]
         return content
+
+
+def part_name() -> str:
+    """The name of a file that is not whole yet; no other file has it."""
+    return f".rpmctl-{secrets.token_hex(8)}"
 
 
 def has_filter() -> bool:
@@ -168,12 +175,20 @@ class _Place:
     def _extract(self, member: tarfile.TarInfo) -> None:
         for name in (member.name, *([member.linkname] if member.islnk() else [])):
             self._check_path(name)
-        path = os.path.join(self._root, member.name)
-        # Neither through a link of before, nor into a file that has other names.
-        if not member.isdir() and os.path.lexists(path) and not os.path.isdir(path):
-            os.unlink(path)
         # With the words of the filter, where it refuses.
-        self._archive.extract(member, self._root, filter="data")
+        if member.isdir():
+            self._archive.extract(member, self._root, filter="data")
+            return
+        # Neither through a link of before, nor into a file that has other names; and whole.
+        name = os.path.join(os.path.dirname(member.name), part_name())
+        part = os.path.join(self._root, name)
+        try:
+            self._archive.extract(member.replace(name=name, deep=False), self._root, filter="data")
+            os.replace(part, os.path.join(self._root, member.name))
+        finally:
+            # Two names of one file do not replace one another: then it is still there.
+            with contextlib.suppress(OSError):
+                os.unlink(part)
 
     def _check_path(self, name: str) -> None:
         path = os.path.join(self._root, name)

@@ -114,3 +114,32 @@ def test_a_file_comes_into_a_folder_or_gets_the_path(
     assert (tmp_path / want).read_text() == "new"
     with pytest.raises(NotADirectoryError):
         unpack(archive(("data", FILE, "new")), "data", f"{tmp_path}/missing/")
+
+
+@pytest.mark.parametrize("name", ["data", "data/deep/file"])
+def test_a_copy_that_is_cut_leaves_the_file_that_was_there(tmp_path: Path, name: str) -> None:
+    entries = [(name, FILE, "new" * 10_000)]
+    whole = archive(*([TREE] if "/" in name else []), *entries).read()
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("earlier")
+
+    with pytest.raises(tarfile.TarError):
+        unpack(PartsFile(iter([whole[:20_000]])), "data", str(tmp_path))
+
+    assert (tmp_path / name).read_text() == "earlier"
+    assert [one.name for one in tmp_path.rglob("*") if one.is_file()] == [Path(name).name]
+
+
+def test_a_second_copy_replaces_files_of_two_names(tmp_path: Path) -> None:
+    entries = (
+        TREE,
+        ("data/a", FILE, "new"),
+        ("data/b", HARD, "data/a"),
+        ("data/a", HARD, "data/b"),
+    )
+    for _ in range(2):
+        unpack(archive(*entries), "data", str(tmp_path))
+
+    found = {one.name: one for one in (tmp_path / "data").iterdir()}
+    assert sorted(found) == ["a", "b"]
+    assert found["a"].samefile(found["b"])

@@ -124,6 +124,8 @@ def test_an_id_may_be_given_by_its_beginning(access: dict[str, str], example: Ex
     shown = ctl(access, "show", second[: same + 1])
     several = ctl(access, "show", first[: max(6, same)])
     none = ctl(access, "abort", "ffffff")
+    there = f"{second[: same + 1]}:/x"
+    copies = [ctl(access, "cp", *two) for two in ((there, "."), (__file__, there))]
     short = ctl(access, "show", first[:5])
     after = ctl(access, "enqueue", "-q", queue, "--after", f"{second[: same + 1]}:any", "--", "a")
 
@@ -132,6 +134,8 @@ def test_an_id_may_be_given_by_its_beginning(access: dict[str, str], example: Ex
     assert {first, second} <= set(re.findall(r"[0-9a-f-]{36}", several.stderr))
     assert (none.exit_code, short.exit_code) == (2, 1)
     assert "No task that you see" in none.stderr
+    # This server has no streams: the address is named that did not answer.
+    assert all(f"/ws/tasks/{second}/stream/" in str(one.exception) for one in copies)
     waiting = ctl(access, "show", after.stdout.strip()).stdout
     assert f"after: {second}:any (two, queued, waiting)\n" in waiting
 

@@ -1,5 +1,6 @@
 """`rpmctl cp`: files to and from a running task."""
 
+import contextlib
 import os
 import posixpath
 import re
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Callable, Optional
 import typer
 
 from rpm_client import archives
+from rpm_client.cli.access import whole_id
 from rpm_client.cli.outcomes import NO_CODE
 from rpm_client.cli.output import complain
-from rpm_client.cli.streams import ERRORS, PART_BYTES, Rank, stream_of
+from rpm_client.cli.streams import ERRORS, INTERRUPTED, PART_BYTES, Rank, stream_of
 from rpm_client.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -22,10 +24,18 @@ if TYPE_CHECKING:
 FAILED = 1
 # The arguments are paths of users: no part of the program.
 _SEND = 'exec tar -c -f - -C "$1" -- "$2"'
+# A file gets its name when all of it is there. Devices and pipes are written to, and so is what a
+# link names.
 _FILE = """
 case $1 in */) [ -d "$1" ] || { echo "$1 is no folder." >&2; exit 1; } ;; esac
 path=$1; if [ -d "$path" ]; then path=$path/$2; fi
-cat > "$path" && chmod "$3" "$path"
+if [ -e "$path" ] && [ ! -f "$path" ]; then exec cat > "$path"; fi
+if [ -h "$path" ] && real=$(readlink -f -- "$path"); then path=$real; fi
+case $path in */*) part=${path%/*}/$4 ;; *) part=./$4 ;; esac
+trap 'rm -f -- "$part"' EXIT
+cat > "$part" || exit 1
+[ "$(wc -c < "$part")" -eq "$5" ] || { echo "Not all of $2 has come." >&2; exit 1; }
+chmod -- "$3" "$part" && mv -f -- "$part" "$path"
 """
 _FOLDER = """
 path=$1
@@ -50,9 +60,9 @@ def copy(
             "One of the two is TASK:PATH; write ./a:b for a file of this name."
         )
     if there is not None:
-        _fetch(context, *there, target, rank)
+        _fetch(context, whole_id(context, there[0]), there[1], target, rank)
     elif here is not None:
-        _send(context, source, *here, rank)
+        _send(context, source, whole_id(context, here[0]), here[1], rank)
 
 
 def _task_path(text: str) -> Optional[tuple[str, str]]:
@@ -111,21 +121,28 @@ def _send(context: typer.Context, source: str, task_id: str, path: str, rank: in
     is_content = source == "." or source.endswith("/.")
     name = "." if is_content else os.path.basename(os.path.abspath(source))
     program = _FOLDER if is_folder else _FILE
-    mode = f"{os.stat(source).st_mode & 0o777:o}"
-    command = ["sh", "-c", program, "cp", path, name, mode]
+    found = os.stat(source)
+    facts = [f"{found.st_mode & 0o777:o}", archives.part_name(), str(found.st_size)]
+    command = ["sh", "-c", program, "cp", path, name, *facts]
     stream = stream_of(context, task_id, kind="exec", command=command, rank=rank)
-    sender = _Sender(stream, _folder_of(source) if is_folder else _file_of(source))
+    sender = _Sender(stream, _folder_of(source) if is_folder else _file_of(source, found.st_size))
     sender.start()
     try:
-        for _ in _output(stream):
-            pass
-    except UnreachableError:
-        if sender.error is None:
-            raise
+        _wait_for_end(stream)
+    except KeyboardInterrupt:
+        # The program there removes what it has; a second Ctrl-C does not wait for that.
+        sender.stop()
+        _wait_for_end(stream)
+        raise typer.Exit(INTERRUPTED) from None
     if sender.error is not None:
         complain(f"Not copied: {sender.error}")
         raise typer.Exit(FAILED)
     raise typer.Exit(_code_of(stream))
+
+
+def _wait_for_end(stream: "TaskStream") -> None:
+    for _ in _output(stream):
+        pass
 
 
 def _code_of(stream: "TaskStream") -> int:
@@ -138,13 +155,22 @@ def _folder_of(source: str) -> Callable[[Callable[[bytes], None]], None]:
     return lambda write: archives.pack(source, write)
 
 
-def _file_of(source: str) -> Callable[[Callable[[bytes], None]], None]:
+def _file_of(source: str, size: int) -> Callable[[Callable[[bytes], None]], None]:
     def read(write: Callable[[bytes], None]) -> None:
+        # What is appended meanwhile is not copied.
+        left = size
         with open(source, "rb") as content:
-            while part := content.read(PART_BYTES):
+            while part := content.read(min(left, PART_BYTES)):
                 write(part)
+                left -= len(part)
+        if left:
+            raise OSError(f"{source} has become shorter.")
 
     return read
+
+
+class _Interrupted(Exception):
+    """The rest is not sent."""
 
 
 class _Sender(threading.Thread):
@@ -157,15 +183,23 @@ class _Sender(threading.Thread):
         self.error: Optional[Exception] = None
         self._stream = stream
         self._work = work
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Send no more than the end."""
+        self._is_stopped = True
 
     def run(self) -> None:
-        try:
-            self._work(self._stream.send)
+        # What the other thread reads says why it is cut.
+        with contextlib.suppress(UnreachableError):
+            try:
+                self._work(self._write)
+            except (OSError, TarError, _Interrupted) as error:
+                # The program there sees that not all has come.
+                self.error = error
             self._stream.send_end()
-        except UnreachableError:
-            # What the other thread reads says why.
-            return
-        except (OSError, TarError) as error:
-            self.error = error
-            # Half a file must not look like one: its program ends without an end of input.
-            self._stream.close()
+
+    def _write(self, content: bytes) -> None:
+        if self._is_stopped:
+            raise _Interrupted
+        self._stream.send(content)
