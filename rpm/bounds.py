@@ -4,6 +4,7 @@ docs/bounds.md shows this table; `tests/rpm/test_bounds.py` compares both with t
 """
 
 from rpm.bound import Bound
+from rpm.stream_bounds import STREAM_BOUNDS
 
 __all__ = ["BOUNDS", "Bound"]
 
@@ -46,6 +47,11 @@ _PATHS = f"{_DEFENCES}::test_each_path_takes_what_it_needs_and_less_from_who_is_
 
 _NOTICES = "apps.notices.services"
 _KEPT = "notices/test_notice_maker.py::test_notices_of_one_user_are_bounded_and_the_newest_stay"
+_YAML_VALUES = "apps.policies.document.yaml_text:VALUES"
+_FILE_VALUES = (
+    "configuration/api/test_file_versions.py::"
+    "test_a_text_of_more_values_is_refused_where_they_begin"
+)
 _RULES = "notices/test_rules.py::test_the_rules_of_one_user_are_bounded"
 
 BOUNDS = (
@@ -385,4 +391,6 @@ BOUNDS = (
         "apps.tasks.log_masks:MOST_NEEDLES",
         "tasks/test_log_masks.py::test_behind_stars_no_more_secrets_are_tried_than_the_bound",
     ),
+    Bound("request", "values of a file of the configuration", _YAML_VALUES, _FILE_VALUES),
+    *STREAM_BOUNDS,
 )

@@ -50,6 +50,8 @@ MOST_OF_PERSON_ON_NODE: Final = 8
 CHECK_S: Final = 2.0
 # A stream whose permission cannot be checked for so long ends: the database is away.
 UNCHECKED_S: Final = 10.0
+# Its end waits so long for the audit log.
+RECORD_S: Final = 10.0
 # Sent so often to a quiet client; one that has gone is noticed by it.
 PING_S: Final = 10.0
 FIRST_MESSAGE_S: Final = 30.0
@@ -226,7 +228,7 @@ class _Conversation:
     async def _record_end(self) -> None:
         carried = {"received_bytes": self._received_bytes, "sent_bytes": self._sent_bytes}
         try:
-            async with asyncio.timeout(UNCHECKED_S):
+            async with asyncio.timeout(RECORD_S):
                 await database_sync_to_async(stream_ended)(self._target, **carried)
         except (Error, TimeoutError):
             log.warning("stream.end_not_recorded", task=str(self._target.task.pk), **carried)

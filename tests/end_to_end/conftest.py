@@ -1,20 +1,18 @@
 """Fixtures of installations and running tasks that several tests share."""
 
-import asyncio
 import os
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from channels.db import database_sync_to_async
 from django.db import connections
 
 from apps.accounts.models import User
 from apps.allocation.services import run_pass
+from apps.dashboard import stream_socket
 from apps.nodes.models import Installation, Runtime, Transport
 from apps.tasks.models import Attempt, Task
 from rpm.asgi import application
@@ -29,10 +27,10 @@ from tests.execution.nodes import (
     member_of,
 )
 from tests.people import Example
-from tests.services import ports
+from tests.services.asgi_server import running_asgi
 from tests.services.podman import PodmanStore
 from tests.services.sshd import SshdNode, kill_helpers
-from tests.services.timeouts import scale_timeout
+from tests.services.timeouts import MOST
 
 # What busybox has no other server for: it answers each connection with its own bytes.
 RUNS = ("sh", "-c", "nc -ll -p 8888 -e cat & echo ready; exec sleep 600")
@@ -53,25 +51,18 @@ def shared() -> Iterator[Path]:
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """The server in a thread of this process."""
-    config = uvicorn.Config(
-        application, port=ports.free_port(), log_level="error", lifespan="off", ws_max_size=65536
-    )
-    server = uvicorn.Server(config)
-
-    async def serve() -> None:
-        await server.serve()
-        # Of the thread that queries the database for it: the database is dropped next.
-        await database_sync_to_async(connections.close_all)()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    try:
-        ports.wait_until(lambda: server.started, what="the server")
-        yield f"http://127.0.0.1:{config.port}"
-    finally:
-        server.should_exit = True
-        thread.join(timeout=scale_timeout(30))
+    """The server in a thread of this process. A busy machine's database is slow, not away."""
+    # Of the thread that queries the database for it: the database is dropped next.
+    close = database_sync_to_async(connections.close_all)
+    # As in compose.yaml: a task that reads slowly is no reason to cut it off.
+    options = {"ws_max_size": 65536, "ws_ping_timeout": 3600}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        running_asgi(application, at_end=close, **options) as server,
+    ):
+        for name in ("UNCHECKED_S", "RECORD_S"):
+            patch.setattr(stream_socket, name, getattr(stream_socket, name) * MOST)
+        yield f"http://127.0.0.1:{server.config.port}"
 
 
 @pytest.fixture

@@ -1,24 +1,21 @@
 """The ASGI server of `manage.py up` against hostile clients."""
 
-import asyncio
 import json
 import resource
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from http.client import HTTPResponse
 from typing import Any
 
 import pytest
-import uvicorn
 from pytest_django import Settings
 
 from apps.core import bodies
 from rpm import http_protocol
 from rpm.asgi import application
-from rpm.http_protocol import BoundedProtocol
 from tests.services import ports
+from tests.services.asgi_server import running_asgi
 from tests.services.timeouts import scale_timeout
 
 FORM = "application/x-www-form-urlencoded"
@@ -27,24 +24,8 @@ FORM = "application/x-www-form-urlencoded"
 @pytest.fixture
 def port() -> Iterator[int]:
     """The server in a thread of this process, as `up` starts it."""
-    config = uvicorn.Config(
-        application,
-        port=ports.free_port(),
-        http=BoundedProtocol,
-        log_level="error",
-        lifespan="off",
-        proxy_headers=False,
-        timeout_graceful_shutdown=1,
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=asyncio.run, args=(server.serve(),))
-    thread.start()
-    try:
-        ports.wait_until(lambda: server.started, what="the server")
-        yield config.port
-    finally:
-        server.should_exit = True
-        thread.join(timeout=scale_timeout(30))
+    with running_asgi(application, proxy_headers=False, timeout_graceful_shutdown=1) as server:
+        yield server.config.port
 
 
 def connect(port: int) -> socket.socket:

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +9,9 @@ import pytest
 import uvicorn
 
 from rpm import websocket_protocol
-from rpm.http_protocol import BoundedProtocol
 from rpm.websocket_protocol import BoundedWebSocket
 from tests.services import ports
+from tests.services.asgi_server import running_asgi
 from tests.services.timeouts import scale_timeout
 
 # A ping of 125 bytes, masked with zeros.
@@ -42,24 +41,9 @@ async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
 
 @pytest.fixture
 def server() -> Iterator[uvicorn.Server]:
-    """In a thread of this process."""
-    config = uvicorn.Config(
-        application,
-        port=ports.free_port(),
-        http=BoundedProtocol,
-        log_level="error",
-        lifespan="off",
-        timeout_graceful_shutdown=1,
-    )
-    found = uvicorn.Server(config)
-    thread = threading.Thread(target=asyncio.run, args=(found.serve(),))
-    thread.start()
-    try:
-        ports.wait_until(lambda: found.started, what="the server")
+    # Clients here answer no ping.
+    with running_asgi(application, timeout_graceful_shutdown=1, ws_ping_interval=None) as found:
         yield found
-    finally:
-        found.should_exit = True
-        thread.join(timeout=scale_timeout(30))
 
 
 def connected(server: uvicorn.Server, path: bytes) -> socket.socket:
@@ -97,7 +81,9 @@ def test_the_last_ping_is_answered_once_the_client_reads(server: uvicorn.Server)
 
         said = b""
         while not said.endswith(b"\x8a\x04last"):
-            said = said[-10:] + client.recv(65536)
+            part = client.recv(65536)
+            assert part
+            said = said[-10:] + part
 
 
 def test_a_client_that_reads_no_end_is_cut_off(

@@ -29,7 +29,7 @@ _PAIR, _ADDRESS, _ACCOUNT = 1, 4, 10
 _REFUSALS: Final = 30
 
 # Streams that a person may open, per minute: each is a log-in on a node.
-_STREAMS: Final = 120
+STREAMS_A_MINUTE: Final = 120
 
 counters = RateCounters()
 meter = RateMeter(counters)
@@ -82,9 +82,11 @@ def stream_admit(person: int) -> None:
     Raises:
         TooMany: they opened too many in this minute.
     """
-    wait_s = meter.wait_s(f"stream:{person}", limit=_STREAMS)
+    wait_s = meter.wait_s(f"stream:{person}", limit=STREAMS_A_MINUTE)
     if wait_s:
-        raise TooMany(f"You opened more than {_STREAMS} streams in a minute.", retry_after_s=wait_s)
+        raise TooMany(
+            f"You opened more than {STREAMS_A_MINUTE} streams in a minute.", retry_after_s=wait_s
+        )
 
 
 def guesser_check(address: str) -> None:

@@ -102,8 +102,6 @@ def stream_target(
 
 def stream_holds(target: StreamTarget) -> bool:
     """Whether the actor may still have it, and the attempt still runs."""
-    if not settings.STREAMS:
-        return False
     # What is remembered of the actor's groups is as old as the stream.
     actor = with_groups_of_now(target.actor)
     try:

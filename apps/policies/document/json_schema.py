@@ -55,7 +55,7 @@ WORDS = {
         "shm_mb": "Shared memory in MB (2^20 bytes); null: as the runtime has it.",
         "host_network": "The network of the node.",
         "read_only_root": "The image's files cannot be changed.",
-        "allow_streams": "Commands and terminals may be opened in running tasks.",
+        "allow_streams": "Commands, terminals, ports and copies are allowed in running tasks.",
         "extra_permissions": "Names of permissions beyond those of every container.",
         "pools": "In routing order.",
         "queues": "Names, in queuing order.",

@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
             field=models.BooleanField(
                 db_default=True,
                 default=True,
-                help_text="Commands and terminals may be opened in running tasks.",
+                help_text="Commands, terminals, ports and copies are allowed in running tasks.",
             ),
         ),
         migrations.AddField(
@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
             field=models.BooleanField(
                 db_default=True,
                 default=True,
-                help_text="Commands and terminals may be opened in running tasks.",
+                help_text="Commands, terminals, ports and copies are allowed in running tasks.",
             ),
         ),
         migrations.AddField(
@@ -33,7 +33,7 @@ class Migration(migrations.Migration):
             field=models.BooleanField(
                 db_default=True,
                 default=True,
-                help_text="Commands and terminals may be opened in running tasks.",
+                help_text="Commands, terminals, ports and copies are allowed in running tasks.",
             ),
         ),
     ]

@@ -136,7 +136,7 @@ class ProfileFields(models.Model):
     allow_streams = models.BooleanField(
         default=True,
         db_default=True,
-        help_text="Commands and terminals may be opened in running tasks.",
+        help_text="Commands, terminals, ports and copies are allowed in running tasks.",
     )
     extra_permissions = models.JSONField(
         default=list,

@@ -202,7 +202,7 @@ class Queue(Removable, Pausable):
     allow_streams = models.BooleanField(
         default=True,
         db_default=True,
-        help_text="Commands and terminals may be opened in running tasks.",
+        help_text="Commands, terminals, ports and copies are allowed in running tasks.",
     )
     on_preemption = models.CharField(
         max_length=8,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rpm_client.client import Client
 
 
-# The beginning of an id: not all of its 36 characters.
-BEGINNING = re.compile(r"[0-9a-f]{6,8}(-[0-9a-f-]{0,26})?")
+# The beginning of an id, as the server takes it: not all of its 36 characters.
+BEGINNING = re.compile(r"[0-9a-f]{6,8}[0-9a-f-]{0,27}")
 CONNECTION = "rpm_client.connection"
 # Ids that begin the same and are shown.
 MOST = 4
@@ -99,7 +99,9 @@ def whole_ids(context: typer.Context, given: Any) -> Any:
 TaskId = Annotated[
     str,
     typer.Argument(
-        metavar="TASK", help="Its id, or the first characters: 6 or more.", callback=whole_ids
+        metavar="TASK",
+        help="Its id, or the first characters: at least 6, and more where several match.",
+        callback=whole_ids,
     ),
 ]
 

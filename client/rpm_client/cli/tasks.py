@@ -224,7 +224,7 @@ def dequeue(context: typer.Context, task_id: TaskId, *, as_json: Json = False) -
 
 
 def delete(context: typer.Context, task_ids: TaskIds, *, is_sure: Yes = False) -> None:
-    """Delete drafts for good; tasks that have run are aborted instead."""
+    """Delete drafts that never ran, for good. Abort other tasks instead."""
     if not is_sure:
         confirm(f"Delete {len(task_ids)} drafts?" if len(task_ids) > 1 else "Delete this draft?")
     client = client_of(context)

@@ -52,7 +52,7 @@ function more(app, profile, errors) {
     <div class="grid gap-3 content-start">
       ${flag({ name: "host_network", label: "Host network", value: profile.host_network, help: "Tasks use the node's own network." })}
       ${flag({ name: "read_only_root", label: "Read-only image", value: profile.read_only_root, help: "The image's file system cannot be written to." })}
-      ${flag({ name: "allow_streams", label: "Streams into tasks", value: profile.allow_streams, help: "Commands and terminals may be opened in running tasks." })}
+      ${flag({ name: "allow_streams", label: "Streams into tasks", value: profile.allow_streams, help: "Commands, terminals, ports and copies are allowed in running tasks." })}
     </div>
   </div>`;
 }
