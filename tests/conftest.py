@@ -16,7 +16,7 @@ from tests.services.databases import database_url
 from tests.services.migrated_database import django_db_modify_db_settings
 from tests.services.mps import mps_control
 from tests.services.podman import podman
-from tests.services.process_caches import fresh_caches, one_long_minute
+from tests.services.process_caches import fresh_caches, one_long_minute, whole_steps
 from tests.services.smtp import inbox
 from tests.services.sshd import ssh_node, start_ssh_node
 from tests.shared_example import (
@@ -66,6 +66,7 @@ __all__ = [
     "start_ssh_node",
     "stub_driver",
     "stub_library",
+    "whole_steps",
 ]
 
 
@@ -80,7 +81,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests that SQLite cannot run, and let the others share what is long in the making."""
-    share_examples(items)
+    # These options change the order afterwards: each test then makes what it asks for.
+    if not any(config.getoption(name, default=False) for name in ("failedfirst", "newfirst")):
+        share_examples(items)
     if os.environ.get("RPM_TEST_DATABASE") != "postgres":
         left_out = [item for item in items if item.get_closest_marker("postgres_only")]
         items[:] = [item for item in items if item not in left_out]

@@ -52,7 +52,10 @@ def test_files_and_folders_go_there_and_back(
     code, words = copied(contained, alice, "TASK:/dev/shm/missing", str(tmp_path))
     assert code != 0
     assert "missing" in words
-    code, words = copied(contained, alice, str(file), "TASK:/dev/shm/missing/")
+    # All of it is sent at once: no connection ends before its words are read.
+    small = tmp_path / "small"
+    small.touch()
+    code, words = copied(contained, alice, str(small), "TASK:/dev/shm/missing/")
     assert (code, "is no folder" in words) == (1, True)
 
 

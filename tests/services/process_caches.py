@@ -7,6 +7,7 @@ import pytest
 from apps.accounts.services import throttling
 from apps.core import rate_counters, shared_redis
 from apps.tasks.selectors.facts import cached_facts_clear
+from apps.tasks.services import arrays
 from tests.services.timeouts import MOST
 
 # Redis of a busy machine is slow, not away: what processes count together stays together.
@@ -21,6 +22,16 @@ def fresh_caches(request: pytest.FixtureRequest) -> Iterator[None]:
         throttling.counters.clear()
         throttling.meter.clear()
         cached_facts_clear()
+
+
+@pytest.fixture(autouse=True)
+def whole_steps(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Steps of arrays end by what they store, however slow the machine is."""
+    # Its own: the one of a test is undone before the fixtures that the test asked for.
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("database"):
+            patch.setattr(arrays, "STEP_S", 3600.0)
+        yield
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
 """Connections to ports of a task without a container, frame by frame."""
 
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from time import monotonic
 
 import pytest
 
@@ -22,6 +24,7 @@ from apps.execution.node.port_relay import (
 from apps.execution.node.stream_relay import CHUNK_BYTES, INPUT
 from apps.execution.protocol.requests import StreamRequest
 from apps.execution.transport.base import Unreachable
+from apps.execution.transport.channel import Deadline
 from apps.execution.transport.streams import NUMBER as NUMBER_OF_STREAM
 from apps.execution.transport.streams import NodeStream, StreamRefused, stream_open
 from rpm_client import port_forward
@@ -60,8 +63,23 @@ def opened(running: tuple[TestedNode, str], port: int) -> NodeStream:
     return stream_open(node.client.transport, request)  # type: ignore[arg-type]  # the local one
 
 
+@contextmanager
+def in_time(stream: NodeStream) -> Iterator[None]:
+    """Fail where the node takes and sends nothing more."""
+    late = threading.Event()
+
+    def cut() -> None:
+        late.set()
+        stream.close()
+
+    with Deadline(monotonic() + scale_timeout(60), cut):
+        yield
+    assert not late.is_set()
+
+
 def frame(stream: NodeStream) -> tuple[int, bytes]:
-    found = stream.receive()
+    with in_time(stream):
+        found = stream.receive()
     assert found is not None
     return found.kind, found.content
 
@@ -151,12 +169,13 @@ def test_who_breaks_the_rules_loses_the_stream(
     else:
         # Into a connection that nobody accepts: the kernel holds some of it.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        with suppress(Unreachable):
+        with in_time(stream), suppress(Unreachable):
             while True:
                 stream.send(DATA, ONE + bytes(CHUNK_BYTES - len(ONE)))
 
-    while found := stream.receive():
-        assert found.kind == CREDIT
+    with in_time(stream):
+        while found := stream.receive():
+            assert found.kind == CREDIT
     stream.close()
 
 

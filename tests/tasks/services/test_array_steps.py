@@ -33,12 +33,6 @@ from tests.tasks.services.array_steps import array_of, counts, finish
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps end by what they store, however slow the machine is."""
-    monkeypatch.setattr(arrays, "STEP_S", 3600.0)
-
-
 def test_arrays_of_one_task_group_share_what_may_wait(example: Example, alice: User) -> None:
     first, second = (array_of(alice, example, 1500) for _ in range(2))
 
