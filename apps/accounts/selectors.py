@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth import HASH_SESSION_KEY
@@ -382,3 +383,11 @@ def service_accounts_listed(user: Person, *, q: str = "", group: str = "") -> Qu
         # Not by a join: it would count credentials once per group.
         accounts = accounts.filter(pk__in=User.objects.filter(groups__name=group).values("pk"))
     return accounts
+
+
+def time_zone_of(user: User) -> ZoneInfo:
+    """The time zone of the account; UTC without one."""
+    try:
+        return ZoneInfo(user.time_zone or "UTC")
+    except (ZoneInfoNotFoundError, ValueError):
+        return ZoneInfo("UTC")

@@ -1,4 +1,4 @@
-"""The forms of rules of notices and of their e-mail; services validate them."""
+"""The forms of notice rules and of their e-mail; services validate them."""
 
 from typing import Any
 
@@ -17,14 +17,6 @@ from apps.notices.models import (
 )
 from apps.notices.selectors import policies_to_notice, queues_to_notice
 
-KINDS = {
-    NoticeKind.STARTED: "Started",
-    NoticeKind.ENDED: "Completed or aborted",
-    NoticeKind.FAILED: "Failed or rejected",
-    NoticeKind.PREEMPTED: "Preempted",
-    NoticeKind.PAUSED: "Paused",
-    NoticeKind.WAITING: "Waiting for longer than the time below",
-}
 _OWN = NoticeScope.OWN.value
 
 
@@ -33,7 +25,7 @@ class NoticeRuleForm(PageForm):
 
     tasks = forms.ChoiceField(label="Tasks")
     kinds = forms.MultipleChoiceField(
-        label="When a task is", choices=list(KINDS.items()), widget=forms.CheckboxSelectMultiple
+        label="When a task is", choices=NoticeKind.choices, widget=forms.CheckboxSelectMultiple
     )
     wait_minutes = forms.TypedChoiceField(
         label="Waiting for longer than",
@@ -44,7 +36,7 @@ class NoticeRuleForm(PageForm):
     )
 
     by_email = forms.BooleanField(
-        label="Also by e-mail", required=False, help_text="When, the settings of e-mail say."
+        label="Also by e-mail", required=False, help_text="Sent at the times set under E-mail."
     )
 
     def __init__(self, *args: Any, user: User, rule: NoticeRule | None, **given: Any) -> None:

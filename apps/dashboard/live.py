@@ -11,7 +11,6 @@ from datetime import date
 from enum import StrEnum
 from typing import Any, Protocol
 from urllib.parse import urlencode
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.urls import reverse
 
@@ -99,14 +98,6 @@ def day_of(text: str) -> date | None:
         return None
     # The day after must be one, too.
     return day if 1970 <= day.year < 9999 else None
-
-
-def reader_zone(user: User) -> ZoneInfo:
-    """The time zone of the person's settings; UTC without one."""
-    try:
-        return ZoneInfo(user.time_zone or "UTC")
-    except (ZoneInfoNotFoundError, ValueError):
-        return ZoneInfo("UTC")
 
 
 def topics_of(kind: str, ids: Iterable[Any]) -> tuple[str, ...]:

@@ -75,7 +75,9 @@ urlpatterns: list[URLPattern] = [
     path("settings/notices/new/", notices.notice_rule_new, name="notice_rule_new"),
     path("settings/notices/<int:pk>/edit/", notices.notice_rule_edit, name="notice_rule_edit"),
     path(
-        "settings/notices/<int:pk>/remove/", notices.notice_rule_delete, name="notice_rule_delete"
+        "settings/notices/<int:pk>/remove/",
+        notices.notice_rule_remove_page,
+        name="notice_rule_remove",
     ),
     path("credentials/", credentials.credential_list, name="credential_list"),
     path("credentials/<int:pk>/label/", credentials.credential_label, name="credential_label"),

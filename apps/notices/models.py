@@ -8,14 +8,14 @@ from apps.policies.models import Policy, Queue
 
 
 class NoticeKind(models.TextChoices):
-    """What a rule tells of; `waiting` needs a time, all others are events."""
+    """What a rule notifies of; `waiting` needs a time, all others are events."""
 
     STARTED = "started", "Started"
-    ENDED = "ended", "Ended"
-    FAILED = "failed", "Failed"
+    ENDED = "ended", "Completed or aborted"
+    FAILED = "failed", "Failed or rejected"
     PREEMPTED = "preempted", "Preempted"
     PAUSED = "paused", "Paused"
-    WAITING = "waiting", "Waiting"
+    WAITING = "waiting", "Waiting for longer than its time"
 
 
 class NoticeScope(models.TextChoices):
@@ -27,7 +27,7 @@ class NoticeScope(models.TextChoices):
 
 
 class WaitLimit(models.IntegerChoices):
-    """Minutes in a queue after which a rule tells that a task still waits."""
+    """Minutes in a queue after which a rule notifies that a task still waits."""
 
     MINUTES_10 = 10, "10 minutes"
     MINUTES_30 = 30, "30 minutes"

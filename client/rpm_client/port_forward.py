@@ -1,7 +1,7 @@
 """Local connections to a port of a running task, all in one stream.
 
 A frame begins with the number of its connection. Each side sends no more bytes of a connection
-than the other one gave credit for: one that is not read holds no other up.
+than the other one gave credit for: one that is not read blocks no other.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 
 from rpm_client.errors import UnreachableError
 from rpm_client.streams import PART_BYTES, TaskStream
@@ -19,6 +20,8 @@ from rpm_client.streams import PART_BYTES, TaskStream
 CONNECT, DATA, DATA_END, CREDIT, CLOSE = 48, 49, 50, 51, 52
 FROM_TASK = (DATA, DATA_END, CREDIT, CLOSE)
 CONNECTIONS = 64
+# After a connection that could not be accepted.
+RETRY_S = 0.5
 WINDOW_BYTES = 256 * 1024
 NUMBER = struct.Struct("!I")
 AMOUNT = struct.Struct("!II")
@@ -42,6 +45,7 @@ class PortForward:
         self._complain = complain
         self._connections: dict[int, _Connection] = {}
         self._free = threading.BoundedSemaphore(CONNECTIONS)
+        self._is_over = threading.Event()
         self._listener = socket.create_server((HOST, port), backlog=CONNECTIONS)
         self.port: int = self._listener.getsockname()[1]
 
@@ -57,21 +61,30 @@ class PortForward:
             for part in self._stream.parts(FROM_TASK):
                 self._take(part.kind, part.content)
         finally:
+            self._is_over.set()
             self._listener.close()
             for one in list(self._connections.values()):
                 one.end()
 
     def _accept(self) -> None:
         """The 65th waits until one of the others has ended."""
-        number = 0
-        with suppress(OSError, UnreachableError):
-            while True:
-                self._free.acquire()
+        for number in count(1):
+            self._free.acquire()
+            try:
                 local, _ = self._listener.accept()
-                number += 1
-                one = _Connection(number, local, self._stream, self._forget)
-                self._connections[number] = one
+            except OSError as error:
+                # Such as too many open files: the next one may be accepted.
+                self._free.release()
+                if self._is_over.wait(RETRY_S):
+                    return
+                self._complain(str(error.strerror))
+                continue
+            one = _Connection(number, local, self._stream, self._forget)
+            self._connections[number] = one
+            try:
                 one.start()
+            except UnreachableError:
+                return
 
     def _forget(self, number: int) -> None:
         if self._connections.pop(number, None) is not None:
@@ -117,13 +130,15 @@ class _Connection:
         self._is_output_ending = False
         self._credit = WINDOW_BYTES
         self._is_over = False
-        self._ways = 2
+        self._running = 2
 
     def start(self) -> None:
-        self._local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # One that has gone already ends as any other.
+        with suppress(OSError):
+            self._local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream.send_frame(CONNECT, NUMBER.pack(self._number))
-        for way in (self._to_task, self._from_task):
-            threading.Thread(target=self._run, args=(way,), daemon=True).start()
+        for carry in (self._to_task, self._from_task):
+            threading.Thread(target=self._run, args=(carry,), daemon=True).start()
 
     def add_credit(self, amount: int) -> None:
         with self._changed:
@@ -153,9 +168,9 @@ class _Connection:
         with suppress(OSError):
             self._local.shutdown(socket.SHUT_RDWR)
 
-    def _run(self, way: Callable[[], None]) -> None:
+    def _run(self, carry: Callable[[], None]) -> None:
         try:
-            way()
+            carry()
         except UnreachableError:
             self.end()
         except OSError:
@@ -164,8 +179,8 @@ class _Connection:
                 self._stream.send_frame(CLOSE, NUMBER.pack(self._number))
         finally:
             with self._changed:
-                self._ways -= 1
-                is_last = not self._ways
+                self._running -= 1
+                is_last = not self._running
             if is_last:
                 self._local.close()
                 self._forget(self._number)

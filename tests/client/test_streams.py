@@ -1,5 +1,6 @@
 """`rpmctl exec` against servers and nodes that mean no good."""
 
+import errno
 import json
 import os
 import socket
@@ -12,7 +13,8 @@ from contextlib import suppress
 import pytest
 from websockets.sync.server import ServerConnection, serve
 
-from rpm_client.errors import UnreachableError
+from rpm_client.errors import RefusedError, UnreachableError
+from rpm_client.port_forward import PortForward
 from rpm_client.streams import stream_open
 from tests.services.timeouts import scale_timeout
 
@@ -80,3 +82,49 @@ def test_a_stream_is_encrypted_however_https_is_written() -> None:
 
     # The first byte of TLS.
     assert first == [b"\x16"]
+
+
+class FullOnce:
+    """A listener whose first connection cannot be accepted."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._failures = [OSError(errno.EMFILE, os.strerror(errno.EMFILE))]
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self._failures:
+            raise self._failures.pop()
+        return self._listener.accept()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_forward_goes_on_after_a_connection_that_it_could_not_accept() -> None:
+    connected = threading.Event()
+
+    def answered(connection: ServerConnection) -> None:
+        connection.recv()
+        connection.recv()
+        connected.set()
+
+    with serve(answered, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        words: list[str] = []
+        forward = PortForward(stream_open(url, "t", kind="port", port=80), 0, words.append)
+        forward._listener = FullOnce(forward._listener)  # type: ignore[assignment]
+
+        def run() -> None:
+            with suppress(RefusedError, UnreachableError):
+                forward.run()
+
+        running = threading.Thread(target=run)
+        running.start()
+        with socket.create_connection(("127.0.0.1", forward.port)):
+            assert connected.wait(scale_timeout(30))
+        running.join()
+        server.shutdown()
+        thread.join()
+    assert words == ["Too many open files"]

@@ -34,16 +34,16 @@ def test_the_bell_counts_what_is_unread(
 ) -> None:
     assert "notice-count" not in bell(alice)
     notice_rule_create(user=alice, scope="own", kinds=["failed"])
-    fail(submit(alice, "one"), submit(alice, "two"), submit(bob, "three"))
+    fail(submit(alice, "train-1"), submit(alice, "train-2"), submit(bob, "train-3"))
 
     assert "Notices, 2 unread" in bell(alice)
     assert "notice-count" not in bell(bob)
     page = client_for(alice)
     answer = page.get("/notices/").content.decode()
     assert 'data-live="notice_bell"' in answer
-    assert "one" in answer
+    assert "train-1" in answer
     assert "exit code 4" in answer
-    assert "three" not in answer
+    assert "train-3" not in answer
 
     newest = Notice.objects.filter(user=alice).latest("pk")
     assert page.post("/notices/read/", {"id": newest.pk}).status_code == 302

@@ -44,3 +44,11 @@ def happen(db: None) -> Happen:
         return Event.objects.latest("pk")
 
     return do
+
+
+@pytest.fixture
+def confirmed(alice: User) -> User:
+    """Alice with an address that mail may go to."""
+    User.objects.filter(pk=alice.pk).update(email="alice@example.org")
+    alice.refresh_from_db()
+    return alice

@@ -67,7 +67,7 @@ def test_an_event_that_commits_after_a_later_one_is_not_missed(task: Task) -> No
     assert noticed() == [early, late]
 
 
-def test_numbers_of_a_transaction_that_is_rolled_back_hold_nothing_up(task: Task) -> None:
+def test_numbers_of_a_transaction_that_is_rolled_back_block_nothing(task: Task) -> None:
     with session() as slow, session() as fast:
         insert(slow, task)
         late = insert(fast, task)
@@ -80,7 +80,7 @@ def test_numbers_of_a_transaction_that_is_rolled_back_hold_nothing_up(task: Task
     assert noticed() == [late]
 
 
-def test_who_only_begins_to_write_later_holds_nothing_up(task: Task) -> None:
+def test_a_transaction_that_begins_to_write_later_loses_nothing(task: Task) -> None:
     with session() as early, session() as later:
         first = insert(early, task)
         early.commit()

@@ -16,8 +16,12 @@ from django.db import connection
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
+from apps.access.levels import Level, RuleKind
+from apps.access.rules.rule import Target
 from apps.accounts.models import User
+from apps.accounts.services.groups import group_members_remove
 from apps.accounts.services.mail import mail_send
+from apps.configuration.services.rules import RuleSubjects, rule_grant, rule_remove
 from apps.core import clock
 from apps.nodes.models import Installation
 from apps.notices.models import Notice, NoticeSettings
@@ -28,19 +32,13 @@ from apps.notices.services.rules import notice_rule_create
 from apps.notices.services.settings import notice_settings_change
 from apps.tasks.models import Task
 from tests.notices.conftest import Happen, Submit, notices_mail, notices_make
+from tests.people import Example
 from tests.services.smtp import REFUSED, Inbox
 from tests.services.timeouts import scale_timeout
 
 pytestmark = pytest.mark.django_db
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = "/api/v1/notice-settings/"
-
-
-@pytest.fixture
-def confirmed(alice: User) -> User:
-    User.objects.filter(pk=alice.pk).update(email="alice@example.org")
-    alice.refresh_from_db()
-    return alice
 
 
 def fail(user: User, submit: Submit, happen: Happen, *names: str) -> list[Task]:
@@ -111,19 +109,33 @@ def test_there_is_no_mail_to_addresses_that_nobody_confirmed(
 
     assert inbox.messages == []
     assert not is_left()
-    assert "not confirmed" in NoticeSettings.objects.get().problem
+    assert "no confirmed" in NoticeSettings.objects.get().problem
 
 
 def test_what_the_user_may_not_see_any_more_is_in_no_mail(
-    confirmed: User, inbox: Inbox, submit: Submit, happen: Happen
+    confirmed: User,
+    bob: User,
+    root: User,
+    example: Example,
+    inbox: Inbox,
+    submit: Submit,
+    happen: Happen,
 ) -> None:
-    tasks = fail(confirmed, submit, happen, "kept", "hidden")
-    Notice.objects.filter(task_id=tasks[1].pk).update(
-        task_id="01a00000-0000-7000-8000-000000000000"
-    )
+    """A member who managed the queue of others gets mail of their own task alone."""
+    User.objects.filter(pk=bob.pk).update(email="bob@example.org")
+    target = Target(RuleKind.QUEUE, str(example.dev_queue.pk))
+    rule_grant(actor=root, target=target, level=Level.MANAGE, subjects=RuleSubjects(users=(bob,)))
+    queue = example.dev_queue
+    notice_rule_create(user=bob, scope="queue", queue=queue, kinds=["failed"], by_email=True)
+    fail(bob, submit, happen, "kept")
+    happen(submit(confirmed, "hidden"), "task.failed")
+    notices_make()
+    assert Notice.objects.filter(user=bob, is_mail_due=True).count() == 2
+
+    rule_remove(actor=root, target=target, level=Level.MANAGE)
+    group_members_remove(actor=root, group=example.dev.group, users=[bob])
 
     assert notices_mail() == 1
-
     assert inbox.messages[0]["Subject"] == "RPM: kept failed"
     assert "hidden" not in inbox.messages[0].as_string()
 

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlencode
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.accounts.selectors import time_zone_of
 from apps.dashboard.cards.chart_parts import REST, SERIES, series_kinds
 from apps.dashboard.cards.history_picture import HistoryChart, Series, history_chart, total_of
-from apps.dashboard.live import reader_zone
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.usage.selectors.labels import Labels, UsageGroup, labels_of
 from apps.usage.selectors.report import HIDDEN
@@ -119,7 +119,7 @@ def load_history_chart(
         subject.capacity,
         used=used_history(scope, began=history.began, until=now, hours=wanted.hours, steps=steps),
         hours=wanted.hours,
-        zone=reader_zone(user),
+        zone=time_zone_of(user),
     )
 
 

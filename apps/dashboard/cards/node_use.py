@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from apps.accounts.models import User
+from apps.accounts.selectors import time_zone_of
 from apps.core import clock
 from apps.dashboard.cards.gpu_use import curve_path
-from apps.dashboard.live import reader_zone
 from apps.nodes.models import Node
 from apps.tasks.selectors.node_use import NodeUseStep, node_use_steps
 
@@ -59,7 +59,7 @@ class _Figure:
 
 def load_node_use(user: User, node: Node, hours: int) -> NodeUseCard | None:
     """The last hours of a node; None where nothing of it is known."""
-    now, zone = clock.now(), reader_zone(user)
+    now, zone = clock.now(), time_zone_of(user)
     steps = node_use_steps(node, since=now - timedelta(hours=hours))
     if not steps:
         return None

@@ -14,6 +14,7 @@ from django.utils import timezone
 from apps.access.isolation import other_tenants_policy_ids
 from apps.access.selectors import policies_visible_to, pools_visible_to
 from apps.accounts.models import User
+from apps.accounts.selectors import time_zone_of
 from apps.core.units import MILLI, milli_text
 from apps.dashboard.cards.nodes import resumable_parts
 from apps.dashboard.cards.tape_geometry import (
@@ -29,7 +30,6 @@ from apps.dashboard.cards.tape_query import TapeQuery
 from apps.dashboard.cards.tape_reader import TapeReader, TapeTask
 from apps.dashboard.cards.time_axis import time_marks
 from apps.dashboard.cards.words import NODE_STATES
-from apps.dashboard.live import reader_zone
 from apps.dashboard.selectors.tape import (
     HeldStretch,
     attempts_between,
@@ -61,7 +61,7 @@ class Tape:
 
 def load_tape(user: User, wanted: TapeQuery) -> Tape:
     """What the person may see of the time that they ask for, in a fixed number of queries."""
-    window, zone = wanted.window(timezone.now()), reader_zone(user)
+    window, zone = wanted.window(timezone.now()), time_zone_of(user)
     pools = list(pools_visible_to(user))
     seen = list(policies_visible_to(user).values_list("pk", flat=True))
     policies = None

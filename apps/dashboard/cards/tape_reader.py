@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from django.urls import reverse
 
 from apps.accounts.models import User
+from apps.accounts.selectors import time_zone_of
 from apps.core.units import milli_text
 from apps.dashboard.cards.chart_parts import REST, SERIES, series_kinds
 from apps.dashboard.cards.history_chart import policy_groups
 from apps.dashboard.cards.tape_geometry import TapePiece, TimeWindow
 from apps.dashboard.cards.tasks import attempt_word
 from apps.dashboard.cards.words import PREEMPTED
-from apps.dashboard.live import reader_zone
 from apps.dashboard.selectors.tape import TapeAttempts
 from apps.tasks.lifecycle.states import AttemptTier
 from apps.tasks.models import Attempt
@@ -44,7 +44,7 @@ class TapeReader:
 
     def __init__(self, user: User, found: TapeAttempts, window: TimeWindow) -> None:
         self.user, self.found, self.window = user, found, window
-        self.zone = reader_zone(user)
+        self.zone = time_zone_of(user)
         self.lines: list[TapeTask] = []
         tasks = {one.task_id for one in found.attempts}
         seen = tasks_seen_with_queue(user).filter(pk__in=tasks).order_by()

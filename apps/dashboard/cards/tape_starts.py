@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.accounts.selectors import time_zone_of
 from apps.allocation.explanation import ExpectedStart, expected_start
 from apps.dashboard.cards.bars import Segment
 from apps.dashboard.cards.tape_geometry import TimeWindow
 from apps.dashboard.cards.tape_query import TapeQuery
-from apps.dashboard.live import reader_zone
 from apps.dashboard.selectors.tape import next_tasks
 from apps.tasks.models import Task
 
@@ -44,7 +44,7 @@ class TapeStarts:
 
 def load_tape_starts(user: User, wanted: TapeQuery) -> TapeStarts:
     """Of the first waiting tasks that the person sees."""
-    until, zone = monotonic() + MOST_S, reader_zone(user)
+    until, zone = monotonic() + MOST_S, time_zone_of(user)
     found = []
     for task in next_tasks(user, MOST_STARTS):
         if monotonic() > until:

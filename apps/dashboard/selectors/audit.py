@@ -11,7 +11,8 @@ from zoneinfo import ZoneInfo
 from django.db.models import QuerySet
 
 from apps.accounts.models import User
-from apps.dashboard.live import day_of, key_id, reader_zone
+from apps.accounts.selectors import time_zone_of
+from apps.dashboard.live import day_of, key_id
 from apps.events.models import AuditEntry
 from apps.events.selectors import AuditFilter, audit_filtered, audit_visible_to
 
@@ -93,7 +94,7 @@ class AuditPage:
 
 def audit_matching(user: User, wanted: AuditQuery) -> QuerySet[AuditEntry]:
     """The entries that the form asks for, all pages of them."""
-    return audit_filtered(audit_visible_to(user), wanted.filter(reader_zone(user)))
+    return audit_filtered(audit_visible_to(user), wanted.filter(time_zone_of(user)))
 
 
 def audit_page(user: User, wanted: AuditQuery) -> AuditPage:

@@ -11,8 +11,8 @@ from django.db.models import Q, QuerySet
 
 from apps.access.selectors import pools_visible_to
 from apps.accounts.models import User
+from apps.accounts.selectors import time_zone_of
 from apps.core.ids import first_uuid7
-from apps.dashboard.live import reader_zone
 from apps.dashboard.selectors.current_tasks import running_by_quota
 from apps.dashboard.selectors.pools import first_pools
 from apps.nodes.selectors import nodes_visible_to
@@ -236,7 +236,7 @@ def _on_node(user: User, node: int) -> Q:
 
 
 def _in_days(user: User, wanted: TaskFilter, view: str) -> Q:
-    zone = reader_zone(user)
+    zone = time_zone_of(user)
     within = Q()
     if wanted.since is not None:
         within &= _from_moment(datetime.combine(wanted.since, time(), zone), view)

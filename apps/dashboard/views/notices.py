@@ -10,17 +10,17 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.models import User
+from apps.accounts.selectors import time_zone_of
 from apps.accounts.services.mail import mail_is_set_up
 from apps.core.errors import RpmError
 from apps.dashboard.access import person
 from apps.dashboard.forms import add_errors, focus_first_error
-from apps.dashboard.forms_notices import KINDS, NoticeMailForm, NoticeRuleForm
+from apps.dashboard.forms_notices import NoticeMailForm, NoticeRuleForm
 from apps.dashboard.layout import page_or_dialog, redirect_to
 from apps.dashboard.live import key_id
 from apps.dashboard.toasts import say
-from apps.notices.models import NoticeRule
+from apps.notices.models import NoticeKind, NoticeRule
 from apps.notices.selectors import mail_address, rules_visible_to, settings_of
-from apps.notices.services.mail_times import zone_of
 from apps.notices.services.read_marks import notices_mark_read
 from apps.notices.services.rules import (
     MOST_RULES,
@@ -74,13 +74,13 @@ def notice_rule_list(request: HttpRequest) -> HttpResponse:
     focus_first_error(form)
     rules = rules_visible_to(user)
     context = {
-        "rows": [(rule, [str(KINDS[one]) for one in KINDS if one in rule.kinds]) for rule in rules],
+        "rows": [(rule, [NoticeKind(one).label for one in rule.kinds]) for rule in rules],
         "most": MOST_RULES,
         "form": form,
         "mail": mail,
         "has_server": mail_is_set_up(),
         "address": mail_address(user),
-        "zone": zone_of(user),
+        "zone": time_zone_of(user),
     }
     status = 400 if request.method == "POST" else 200
     return render(request, "settings/notice_rules.html", context, status=status)
@@ -102,7 +102,7 @@ def notice_rule_new(request: HttpRequest) -> HttpResponse:
 @login_required
 @never_cache
 def notice_rule_edit(request: HttpRequest, pk: int) -> HttpResponse:
-    """Change what a rule tells of."""
+    """Change what a rule notifies of."""
     user = person(request)
     rule = _rule_or_404(user, pk)
     given = request.POST if request.method == "POST" else None
@@ -119,7 +119,7 @@ def notice_rule_edit(request: HttpRequest, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @login_required
 @never_cache
-def notice_rule_delete(request: HttpRequest, pk: int) -> HttpResponse:
+def notice_rule_remove_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Say what ends with it; then remove it."""
     user, back = person(request), reverse("notice_rule_list")
     rule = _rule_or_404(user, pk)

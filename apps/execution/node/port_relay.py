@@ -1,7 +1,7 @@
 """Carries connections to a port of a task, many in one stream, each with a window of its own.
 
 A frame begins with the connection's number, which the other side chose. Each side sends no more
-bytes of a connection than the other one gave credit for: one that is not read holds no other up.
+bytes of a connection than the other one gave credit for: one that is not read blocks no other.
 """
 
 from __future__ import annotations

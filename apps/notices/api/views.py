@@ -86,7 +86,7 @@ class NoticeRuleViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Notic
 
     @extend_schema(request=NoticeRuleCreateSerializer, responses={201: NoticeRuleSerializer})
     def create(self, request: Request) -> Response:
-        """Add a rule; it tells of what happens from now on."""
+        """Add a rule; it notifies of what happens from now on."""
         body = NoticeRuleCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         user, given = person(request), body.validated_data

@@ -50,11 +50,11 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("started", "Started"),
-                            ("ended", "Ended"),
-                            ("failed", "Failed"),
+                            ("ended", "Completed or aborted"),
+                            ("failed", "Failed or rejected"),
                             ("preempted", "Preempted"),
                             ("paused", "Paused"),
-                            ("waiting", "Waiting"),
+                            ("waiting", "Waiting for longer than its time"),
                         ],
                         max_length=12,
                     ),

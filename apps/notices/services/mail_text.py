@@ -7,9 +7,9 @@ from typing import Final
 from django.conf import settings
 
 from apps.accounts.models import User
+from apps.accounts.selectors import time_zone_of
 from apps.core.terminal import plain
 from apps.notices.selectors import TaskNotice
-from apps.notices.services.mail_times import zone_of
 
 MOST_LINES = 100
 _SUBJECT_CHARS = 80
@@ -51,7 +51,7 @@ def mail_text(user: User, found: Sequence[TaskNotice]) -> MailText:
 
 def _line(user: User, one: TaskNotice) -> str:
     notice, task = one.notice, one.task
-    at = notice.at.astimezone(zone_of(user))
+    at = notice.at.astimezone(time_zone_of(user))
     code, minutes = notice.data.get("exit_code"), notice.data.get("minutes")
     facts = [
         f"queue {task.queue.name}" if task.queue is not None else "",

@@ -1,20 +1,12 @@
 """When a mail is due, in the time zone of its user."""
 
 from datetime import datetime, time, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
-from apps.accounts.models import User
+from apps.accounts.selectors import time_zone_of
 from apps.notices.models import NoticeDigest, NoticeSettings
 
 DAILY_AT = time(8)
-
-
-def zone_of(user: User) -> ZoneInfo:
-    """The time zone of the account; UTC without one."""
-    try:
-        return ZoneInfo(user.time_zone or "UTC")
-    except (ZoneInfoNotFoundError, ValueError):
-        return ZoneInfo("UTC")
 
 
 def is_due(row: NoticeSettings, *, oldest: datetime, now: datetime) -> bool:
@@ -23,7 +15,7 @@ def is_due(row: NoticeSettings, *, oldest: datetime, now: datetime) -> bool:
     Args:
         oldest: the moment of its first notice.
     """
-    zone = zone_of(row.user)
+    zone = time_zone_of(row.user)
     return not is_quiet(row, now.astimezone(zone)) and now >= _due_at(row.digest, oldest, zone)
 
 

@@ -25,7 +25,7 @@ from apps.notices.services.mail_times import is_due
 # After a try, the next one is made this much later; after the last, the notices are not mailed.
 WAITS = tuple(timedelta(minutes=minutes) for minutes in (2, 5, 15, 60, 240, 720))
 RUN_S = 15.0
-NOT_CONFIRMED = "Your e-mail address is not confirmed: an administrator confirms it."
+NOT_CONFIRMED = "Your account has no confirmed e-mail address: an administrator confirms it."
 
 
 def notices_mail(*, now: datetime | None = None, run_s: float = RUN_S) -> int:

@@ -1,4 +1,4 @@
-"""Which rules tell of which events; the rights of now decide."""
+"""Which rules match which events, by the permissions that their users have now."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from django.db.models import Q
 from apps.access.selectors import queues_managed_by
 from apps.notices.models import NoticeKind, NoticeRule, NoticeScope
 
-# Events of tasks that rules can tell of.
+# Events of tasks that rules can match.
 KIND_OF_EVENT: Final = {
     "task.running": NoticeKind.STARTED,
     "task.completed": NoticeKind.ENDED,
@@ -52,7 +52,7 @@ class RuleIndex:
     queues: frozenset[int] = frozenset()
 
     def matching(self, fact: TaskFact) -> dict[int, list[NoticeRule]]:
-        """By user, their rules that tell of this."""
+        """By user, their rules that match this."""
         found: dict[int, list[NoticeRule]] = {}
         for rule in self._candidates(fact):
             is_later = fact.event_id is None or fact.event_id > rule.after_event
